@@ -24,7 +24,6 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger import state as ledger_state
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.base import RowsOf
 from tacit.privacy.noise import lattice
 from tacit.privacy.noise import secret as noise
 from tacit.privacy.noise.secret import SecretNoise
@@ -206,8 +205,8 @@ def private_normaliser(patch: pytest.MonkeyPatch) -> None:
     """Rewards are scaled by their largest absolute value in the private records."""
     real = Reader.rows
 
-    def broken(self: Reader, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf) -> Mapping[str, np.ndarray]:
-        rows = real(self, units, rows_per_unit, rows_of)
+    def broken(self: Reader, *chosen: Any) -> Mapping[str, np.ndarray]:
+        rows = real(self, *chosen)
         return {**rows, "rewards": rows["rewards"] / np.abs(self._data._columns["rewards"]).max()}
 
     patch.setattr(Reader, "rows", broken)

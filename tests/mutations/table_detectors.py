@@ -18,6 +18,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.marginals import Choice, Dependence, Marginal, Marginals
 from tacit.privacy.mechanisms.releases import Axis
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -38,6 +39,16 @@ class Reward:
         return np.asarray(rows["rewards"][:, :1])
 
 
+@dataclass(frozen=True)
+class Counted:
+    """Rows counted by reward, in a small table and in a large one."""
+
+    sizes: tuple[int, ...] = (21, 20_001)
+
+    def cells(self, rows: Mapping[str, np.ndarray], state: Any) -> list[np.ndarray]:
+        return [np.rint((rows["rewards"] + 10) * scale).astype(int) for scale in (1, 1_000)]
+
+
 def _admitted(vault: Vault, part: Part) -> Run:
     return vault.reserve(plans.account(GivenParts((part,)), unit=vault.unit, delta=1e-5))
 
@@ -54,6 +65,17 @@ def neighbours_of_a_table(folder: Path) -> None:
     moved = [float(np.abs(one - other).sum()) for one, other in zip(*answers, strict=True)]
     assert moved[0] <= 1.001, f"one unit moves the counts by {moved[0]:.2f}"
     assert moved[1] <= 4.01, f"one unit moves a distance by {moved[1]:.2f}"
+
+
+def neighbours_of_a_tally(folder: Path) -> None:
+    """One unit more moves a sum of counted rows by at most the clip, also where its rows are all alike."""
+    part = PoissonSum(name="sum", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0, rows_per_unit=3)
+    sums = []
+    for name, units in (("with", [*OTHERS, HEAVY]), ("without", OTHERS)):
+        vault = open_vault(folder, units, unit=unit_of(1_000), noise=Silent(), name=f"tally {name}", epsilon=1e9)
+        sums.append(vault.noisy_sum(_admitted(vault, part), "sum", Counted())[0] * 1_000)
+    moved = float(np.linalg.norm(sums[0] - sums[1]))
+    assert moved <= 1.01, f"one unit moves the counts by {moved:.2f} clips"
 
 
 def noise_of_a_table(folder: Path) -> None:
@@ -118,4 +140,4 @@ def _resumed(folder: Path, part: TeacherVotes, public: torch.Tensor) -> None:
     raise AssertionError("units were dealt to teachers a second time")
 
 
-TABLE_DETECTORS = (neighbours_of_a_table, noise_of_a_table, law_of_choices, one_unit_one_teacher)
+TABLE_DETECTORS = (neighbours_of_a_table, neighbours_of_a_tally, noise_of_a_table, law_of_choices, one_unit_one_teacher)

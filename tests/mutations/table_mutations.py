@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.privacy.mechanisms import marginals
+from tacit.privacy.mechanisms import marginals, tallies
 from tacit.privacy.mechanisms.marginals import Cells, Choice
 from tacit.privacy.mechanisms.teachers import Teachers
 from tacit.privacy.noise.secret import SecretNoise
@@ -28,6 +28,11 @@ def rows_weigh_one_each(patch: pytest.MonkeyPatch) -> None:
         self._weights = None
 
     patch.setattr(Cells, "__init__", broken)
+
+
+def every_row_in_a_cell_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    """The norm of a unit's counts is that of rows in different cells, as where a callback lists sparse entries."""
+    patch.setattr(tallies, "_squares", lambda cells, sizes, owner, count: len(sizes) * count)
 
 
 def quanta_divide_the_variance_twice(patch: pytest.MonkeyPatch) -> None:
@@ -116,6 +121,7 @@ def teachers_go_on(patch: pytest.MonkeyPatch) -> None:
 
 TABLE: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("rows weigh one each", rows_weigh_one_each, ("neighbours_of_a_table",)),
+    ("every row in a cell of its own", every_row_in_a_cell_of_its_own, ("neighbours_of_a_tally",)),
     ("quanta counted twice", quanta_divide_the_variance_twice, ("noise_of_a_table",)),
     ("one quantum whatever is taken", one_quantum_whatever_is_taken, ("noise_of_a_table",)),
     ("distances of sensitivity one", distances_of_sensitivity_one, ("noise_of_a_table",)),

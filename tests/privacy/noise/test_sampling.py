@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import PlanError
-from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rows_within_units
+from tacit.privacy.noise.secret import SecretNoise, padded, poisson_sample, rows_within_units
 
 
 class Exponentials(SecretNoise):
@@ -114,14 +114,18 @@ OFFSETS = np.array([0, 1, 6, 8, 11], np.int64)  # units of 1, 5, 2 and 3 rows
 
 
 def test_a_small_unit_gives_all_its_rows_and_pads_with_its_own_first():
-    positions, mask = rows_within_units(OFFSETS, np.array([2, 0]), 4, SecretNoise())
+    found = rows_within_units(OFFSETS, np.array([2, 0]), 4, SecretNoise())
+    np.testing.assert_array_equal(found[0], [6, 7, 0])
+    np.testing.assert_array_equal(found[1], [2, 1])
+    positions, mask = padded(*found, 4)
     np.testing.assert_array_equal(positions, [[6, 7, 6, 6], [0, 0, 0, 0]])
     np.testing.assert_array_equal(mask, [[True, True, False, False], [True, False, False, False]])
 
 
 def test_every_subset_of_a_large_unit_is_equally_likely():
-    positions, mask = rows_within_units(OFFSETS, np.full(20_000, 1), 3, SecretNoise.for_tests(4))
-    assert mask.all()
+    positions, kept = rows_within_units(OFFSETS, np.full(20_000, 1), 3, SecretNoise.for_tests(4))
+    assert (kept == 3).all()
+    positions = positions.reshape(-1, 3)
     subsets = list(itertools.combinations(range(1, 6), 3))
     observed = [np.all(positions == subset, axis=1).sum() for subset in subsets]
     assert sum(observed) == 20_000
@@ -139,11 +143,24 @@ def test_the_draws_of_two_units_are_independent():
 
 
 def test_no_units_and_exactly_full_units():
-    positions, mask = rows_within_units(OFFSETS, np.array([], np.int64), 3, SecretNoise())
+    positions, mask = padded(*rows_within_units(OFFSETS, np.array([], np.int64), 3, SecretNoise()), 3)
     assert positions.shape == mask.shape == (0, 3)
-    positions, mask = rows_within_units(OFFSETS, np.array([3]), 3, SecretNoise())
+    positions, mask = padded(*rows_within_units(OFFSETS, np.array([3]), 3, SecretNoise()), 3)
     np.testing.assert_array_equal(positions, [[8, 9, 10]])
     assert mask.all()
+
+
+def test_without_noise_the_first_rows_of_a_unit_are_taken():
+    positions, kept = rows_within_units(OFFSETS, np.array([1, 0, 3]), 2, None)
+    np.testing.assert_array_equal(positions, [1, 2, 0, 8, 9])
+    np.testing.assert_array_equal(kept, [2, 1, 2])
+
+
+def test_a_unit_draws_the_same_rows_beside_smaller_ones():
+    alone = rows_within_units(OFFSETS, np.array([1, 3]), 2, SecretNoise.for_tests(6))[0]
+    beside = rows_within_units(OFFSETS, np.array([1, 2, 3, 0]), 2, SecretNoise.for_tests(6))[0]
+    np.testing.assert_array_equal(beside[[0, 1, 4, 5]], alone)
+    np.testing.assert_array_equal(beside[[2, 3, 6]], [6, 7, 0])
 
 
 def test_a_cap_below_one_row_is_refused():

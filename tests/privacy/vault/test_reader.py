@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import isolation
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault import records as vault_records
 from tacit.privacy.vault.records import Reader
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation
@@ -140,6 +142,83 @@ def test_a_summary_that_couples_units_is_refused(tmp_path: Path) -> None:
         vault.noisy_sum(run, "sum", Crowded())
 
 
+# -- a few units at a time ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Few:
+    """As `Named`, and fails where it gets more units than one block has."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        if len(rows["rewards"]) > 1_024:
+            raise ValueError("more units than a block has")
+        return Named(10)(rows, state)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The cell of a reward among ten; fails where it gets more rows than a test allows."""
+
+    sizes: tuple[int, ...] = (10,)
+
+    def cells(self, rows: Mapping[str, np.ndarray], state: Any) -> list[np.ndarray]:
+        if len(rows["rewards"]) > 2_000:
+            raise ValueError("more rows than at a time")
+        return [np.clip(np.rint(rows["rewards"]), 0, 9).astype(int)]
+
+
+def test_a_sum_of_vectors_is_made_of_some_units_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    units = [[float(i % 10)] for i in range(3_000)]
+    vault = open_vault(tmp_path, units, unit=unit_of(4_000), noise=Silent())
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=2))
+    with pytest.raises(MechanismError, match=r"inside the vault \(ValueError\)"):
+        vault.noisy_sum(run, "sum", Few())
+    monkeypatch.setattr(vault_records, "SUMMED_BYTES", 1)
+    np.testing.assert_allclose(vault.noisy_sum(run, "sum", Few())[0] * 4_000, np.full(10, 300), rtol=2e-4)
+
+
+def test_rows_are_counted_some_at_a_time_and_no_unit_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    units = [[float(i % 10)] * (1 + i % 3) for i in range(3_000)]
+    vault = open_vault(tmp_path, units, unit=unit_of(4_000), noise=Silent())
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=2, rows_per_unit=2))
+    with pytest.raises(MechanismError, match=r"inside the vault \(ValueError\)"):
+        vault.noisy_sum(run, "sum", Counted())
+    monkeypatch.setattr(vault_records, "TALLIED", 1_500)
+    np.testing.assert_allclose(vault.noisy_sum(run, "sum", Counted())[0] * 4_000, np.full(10, 300), rtol=2e-4)
+
+
+def test_rows_without_padding_are_those_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vault_records, "TALLIED", 3)
+    reader, units = Reader(episodes(), SecretNoise()), np.array([1, 0, 1, 1])
+    pieces = list(reader.flat_rows(units, 4, "first"))
+    assert [(piece.start, piece.stop) for *_, piece in pieces] == [(0, 1), (1, 3), (3, 4)]
+    assert [rows["rewards"].tolist() for rows, *_ in pieces] == [[2], [0, 1, 3, 4, 2], [2]]
+    assert [owner.tolist() for _, owner, _ in pieces] == [[0], [0, 0, 0, 0, 1], [0]]
+    assert pieces[1][0]["starts"].tolist() == [True, False, True, False, True]
+    assert list(reader.flat_rows(np.zeros(0, np.int64), 4, "drawn")) == []
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Counts a row by how many rows there are."""
+
+    sizes: tuple[int, ...] = (2,)
+
+    def cells(self, rows: Mapping[str, np.ndarray], state: Any) -> list[np.ndarray]:
+        return [np.full(len(rows["rewards"]), len(rows["rewards"]) % 2)]
+
+
+def test_a_tally_in_which_units_meet_is_refused_and_so_are_fragments(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    with pytest.raises(MechanismError, match=r"depends on how many|when another"):
+        vault.noisy_sum(run, "sum", Meeting())
+    fragments = summed(name="fragments", horizon=2)
+    with pytest.raises(MechanismError, match="fragments would be counted"):
+        vault._checks.contribution(fragments, Counted(), None)
+    assert not vault.touched(run)
+
+
 # -- halves -------------------------------------------------------------------------------------------------------
 
 
@@ -233,6 +312,16 @@ def test_units_with_equal_rows_are_told_apart_and_one_of_them_less_changes_one_h
     many, one_less = (Reader(told_apart_by_rewards([[1.0]] * k), SecretNoise()).folds("a") for k in (1_000, 999))
     assert 420 < many.sum() < 580
     np.testing.assert_array_equal(many[:999], one_less)
+
+
+def test_halves_follow_from_two_hashes_of_a_units_own_rows() -> None:
+    reader = Reader(records([[1.0, 2.0], [3.0], [-1.0, 0.5], [7.0]]), SecretNoise())
+    columns, key = reader._data._columns, hashlib.blake2b(b"key", digest_size=32).digest()
+    expected = []
+    for rows in ([0, 1], [2], [3, 4], [5]):
+        own = hashlib.blake2b(b"".join(columns[name][rows].tobytes() for name in sorted(columns))).digest()
+        expected.append(hashlib.blake2b(own + bytes(8), key=key, digest_size=1).digest()[0] & 1)
+    assert reader.folds("key").tolist() == expected
 
 
 def test_a_fragment_is_what_follows_a_drawn_row_in_its_units_episode() -> None:

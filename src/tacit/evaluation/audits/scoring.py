@@ -27,6 +27,7 @@ from tacit.evaluation.canaries import COIN, LEAST, Drawn
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Contribution, Objective, Sum, Work
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
+from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.correlated import coefficients, sensitivity
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Run
@@ -81,7 +82,7 @@ class CanaryScorer:
         self._rounds: dict[str, _Rounds] = {}
         self._drawn: dict[tuple[str, Objective], Drawn] = {}
 
-    def saw_sum(self, part: Sum, contribution: Contribution, state: Any, mean: Floats) -> None:
+    def saw_sum(self, part: Sum, contribution: Contribution | Tally, state: Any, mean: Floats) -> None:
         """One answer of `noisy_sum`, [R, d]."""
         assert self._reader is not None
         replicates, units = len(mean), self._reader.units
@@ -92,7 +93,7 @@ class CanaryScorer:
             rows = self._reader.rows(asked, part.rows_per_unit, part.rows, part.horizon)
         else:
             rows = self._reader.summaries(summary, asked, part.rows_per_unit)
-        vectors = np.asarray(contribution({**rows, "replicate": replicate}, state), np.float64)
+        vectors = vectors_of(contribution, {**rows, "replicate": replicate}, state)
         self._saw(part, mean, _bounded(part, vectors).reshape(replicates, units, -1))
 
     def saw_gradient(self, part: PoissonSum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
@@ -109,7 +110,9 @@ class CanaryScorer:
         ]
         self._saw(part, mean, torch.stack(gradients).double().numpy())
 
-    def saw_round(self, part: UserSum, rows: Rows, contribution: Contribution, state: Any, mean: Floats) -> None:
+    def saw_round(
+        self, part: UserSum, rows: Rows, contribution: Contribution | Tally, state: Any, mean: Floats
+    ) -> None:
         """One answer of a `UserVault`'s `noisy_sum`, [R, d].
 
         Args:
@@ -121,7 +124,7 @@ class CanaryScorer:
         met = self._rounds.setdefault(part.name, _Rounds(part))
         vectors = np.zeros((len(mean), self.canaries, mean.shape[1]))
         if len(rows["replicate"]):
-            asked = np.asarray(contribution(rows, state), np.float64)
+            asked = vectors_of(contribution, rows, state)
             vectors = clipping.clip_rows(asked, part.clip_norm).reshape(vectors.shape)
         met.left.append(mean * part.users)
         met.own.append(vectors)
@@ -232,7 +235,7 @@ class ScoredVault(Vault):
         super().__init__(*arguments, **options)
         self._checks = TriedOnce(self.spec)
 
-    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> Floats:
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None) -> Floats:
         """As the real call."""
         mean = super().noisy_sum(run, part, contribution, state)
         self.scorer.saw_sum(run.sum_part(part), contribution, state, mean)
@@ -251,7 +254,7 @@ class ScoredDevices(FederatedVault):
     scorer: CanaryScorer
 
     def noisy_sum(
-        self, run: Run, part: str, work: Work | Contribution, state: Mapping[str, NDArray[Any]] | None = None
+        self, run: Run, part: str, work: Work | Contribution | Tally, state: Mapping[str, NDArray[Any]] | None = None
     ) -> Floats:
         """As the real call; the work is one without memory."""
         mean = super().noisy_sum(run, part, work, state)
@@ -315,7 +318,7 @@ class ScoredUsers(UserVault):
         served = self.visitors.as_if(len(replicate))
         self._as_if = enrolled_rows(served, self.spec, part.rows_per_unit, replicate, np.ones(len(replicate), bool))
 
-    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> Floats:
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None) -> Floats:
         """As the real call."""
         mean = super().noisy_sum(run, part, contribution, state)
         self.scorer.saw_round(run.part(part, UserSum), self._as_if, contribution, state, mean)

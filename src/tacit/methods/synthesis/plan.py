@@ -91,8 +91,6 @@ class DiffusionPlan(SynthesisPlan):
         check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
         trained = [part.steps for part in self.parts() if part.name != HISTOGRAMS]
         optimiser(min(trained, default=self.warmup + 1), self.warmup, self.schedule, self.betas, self.ema)
-        if self.raking is not None and self.unit is not None:
-            self.raking.require_memory(self.unit)
 
     @abstractmethod
     def parts(self) -> tuple[PoissonSum, ...]:

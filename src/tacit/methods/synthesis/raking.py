@@ -9,7 +9,7 @@ rows' own one by as much as its noise explains of their difference (James & Stei
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
@@ -43,20 +43,18 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True)
 class Histograms:
-    """What one unit adds: the mean one-hot vectors of its rows, table after table."""
+    """What one unit adds: the mean one-hot vectors of its rows, table after table (a `Tally`)."""
 
     tables: tuple[Table, ...]
 
-    def __call__(self, rows: Columns, state: None) -> Floats:
-        """Columns [U, L, ...] with `mask` [U, L] -> [U, bins of all tables]."""
-        mask = rows["mask"]
-        share = (mask / np.maximum(1, mask.sum(axis=1, keepdims=True))).ravel()
-        histograms = []
-        for table, codes in zip(self.tables, codes_of(self.tables, rows), strict=True):
-            size = math.prod(len(axis.edges) - 1 for axis in table)
-            flat = (np.arange(len(mask))[:, None] * size + codes).ravel()
-            histograms.append(np.bincount(flat, share, len(mask) * size).reshape(len(mask), size))
-        return np.concatenate(histograms, axis=1)
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bins of each table."""
+        return tuple(math.prod(len(axis.edges) - 1 for axis in table) for table in self.tables)
+
+    def cells(self, rows: Columns, state: None) -> list[Codes]:
+        """The cell of every row in each table."""
+        return codes_of(self.tables, rows)
 
 
 def asked(vault: Vault, run: Run, part: str, tables: tuple[Table, ...]) -> Iterator[Floats]:
@@ -68,11 +66,11 @@ def asked(vault: Vault, run: Run, part: str, tables: tuple[Table, ...]) -> Itera
 
 def codes_of(tables: Sequence[Table], rows: Columns) -> list[Codes]:
     """The cell of every row in each table, in the shape of the rewards; what lies outside falls into outer bins."""
-    bins = {axis: _bins(axis, rows) for table in tables for axis in table}
+    bins = _bins({axis for table in tables for axis in table}, rows)
     codes = []
     for table in tables:
-        code = np.zeros(rows["rewards"].shape, np.int64)
-        for axis in table:
+        code = bins[table[0]]
+        for axis in table[1:]:
             code = code * (len(axis.edges) - 1) + bins[axis]
         codes.append(code)
     return codes
@@ -107,9 +105,8 @@ def raked(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Float
         for code, goal in zip(codes, goals, strict=True):
             present = np.bincount(code, weights, len(goal))
             factor = np.where(present > _LEAST, goal / np.maximum(present, _LEAST), 0.0)
-            moved = weights * factor[code]
-            if (total := moved.sum()) > 0:  # else no row at all lies where this table has its shares
-                weights = moved / total
+            if (total := present @ factor) > 0:  # else no row at all lies where this table has its shares
+                weights *= (factor / total)[code]
     return np.asarray(weights)
 
 
@@ -125,23 +122,36 @@ def resampled(weights: Floats, count: int, rng: np.random.Generator) -> Codes:
     return rng.permutation(np.minimum(np.searchsorted(heights, at, side="right"), len(weights) - 1))
 
 
-def _bins(axis: Axis, rows: Columns) -> Codes:
-    if axis.column == DIFFERENCES:
-        values = np.subtract(rows["next_observations"], rows["observations"])
-    else:
-        values = rows[axis.column]
-    if values.ndim > rows["rewards"].ndim:
-        values = values[..., axis.index]
-    return np.searchsorted(axis.edges[1:-1], values, side="right")
+def _bins(axes: Iterable[Axis], rows: Columns) -> dict[Axis, Codes]:
+    """The bin of every row along each axis; the values of a column are looked up once, among all its edges."""
+    by_column: dict[tuple[str, int], list[Axis]] = {}
+    for axis in axes:
+        by_column.setdefault((axis.column, axis.index), []).append(axis)
+    bins = {}
+    for (column, index), alike in by_column.items():
+        inner = [np.asarray(axis.edges[1:-1]) for axis in alike]
+        every = np.unique(np.concatenate(inner))
+        place = np.searchsorted(every, _values(rows, column, index), side="right")
+        for axis, edges in zip(alike, inner, strict=True):
+            bins[axis] = np.append(0, np.searchsorted(edges, every, side="right"))[place]
+    return bins
+
+
+def _values(rows: Columns, column: str, index: int) -> NDArray[Any]:
+    """One coordinate of a column, in the shape of the rewards."""
+
+    def coordinate(values: NDArray[Any]) -> NDArray[Any]:
+        return values[..., index] if values.ndim > rows["rewards"].ndim else values
+
+    if column == DIFFERENCES:
+        return np.asarray(coordinate(rows["next_observations"]) - coordinate(rows["observations"]))
+    return coordinate(rows[column])
 
 
 PART = "histograms"
 
 MOST_TABLES = 48
 """Pairs of columns are counted by default as long as there are no more tables than this: the noise grows with them."""
-
-MOST_NUMBERS = 2**27
-"""One sum may hold, one for every unit and bin (a GiB)."""
 
 AT_ONCE = 10_000
 """Units that are read for one sum by default."""
@@ -161,7 +171,7 @@ class Raking:
             its steps and rate leave of it, sigma / (rate sqrt(steps)). At 3 the gradients get about 5 % more noise for
             a promise than without histograms.
         steps, sampling_rate: sums of the histograms, each over a Poisson sample at this rate. One sum over everybody is
-            the least noisy, and holds a number for every unit and bin; with very many units several small samples do.
+            the least noisy.
         pool: synthetic rows to be weighted, at least; never fewer than twice those asked for.
         sweeps: of proportional fitting over all tables.
 
@@ -282,16 +292,6 @@ class Raking:
                 remedy="build it with Raking.of(vault.spec)",
             )
 
-    def require_memory(self, unit: Unit) -> None:
-        """Raise a PlanError if one sum would not fit into memory: found out later, it would be paid for and lost."""
-        if self.sampling_rate * unit.size * sum(self.sizes) > MOST_NUMBERS:
-            raise PlanError(
-                "one sum of the histograms would hold too many numbers",
-                where="Raking",
-                expected=f"at most {MOST_NUMBERS:,}: rate times population times bins",
-                remedy=f"build it with Raking.of(spec, population={unit.size})",
-            )
-
     def words(self, sums: int | None) -> str:
         """The certificate's words for what the promise covers, of so many sums that were released (None: all)."""
         use = "with which sampled rows are weighted to agree" if sums != 0 else "lost in an interruption, so unused"
@@ -305,7 +305,7 @@ class Raking:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bins of each table."""
-        return tuple(math.prod(len(axis.edges) - 1 for axis in table) for table in self.tables)
+        return Histograms(self.tables).sizes
 
     def part(self, noise_multiplier: float | None) -> PoissonSum:
         """The touch of private rows."""
@@ -328,7 +328,10 @@ class Raking:
 
     def shares_of(self, columns: Columns) -> list[Floats]:
         """The exact shares of public rows in all tables."""
-        codes = codes_of(self.tables, columns)
+        return self.shares(codes_of(self.tables, columns))
+
+    def shares(self, codes: Sequence[Codes]) -> list[Floats]:
+        """The exact shares of rows whose cells [M] in all tables are known."""
         return [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
 
     def _known(self, axis: Axis) -> bool:
@@ -374,9 +377,10 @@ class NoisyHistograms:
     def weights(self, columns: Columns) -> Floats:
         """Weights [M], adding up to 1, under which M synthetic rows in raw units agree with the histograms."""
         raking, (tables, deviation) = self.raking, self.shares()
-        pairs = zip(tables, raking.shares_of(columns), strict=True)
+        codes = codes_of(raking.tables, columns)
+        pairs = zip(tables, raking.shares(codes), strict=True)
         goals = [simplex(shrunk(table, ours, deviation), 1.0) for table, ours in pairs]
-        return raked(codes_of(raking.tables, columns), goals, raking.sweeps)
+        return raked(codes, goals, raking.sweeps)
 
 
 _COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_observations"))

@@ -80,7 +80,11 @@ def coefficients(norms: Array, clip: float) -> Array:
 
 
 def clipped_sums(
-    contributions: npt.ArrayLike, clip: float, replicate: npt.NDArray[np.int64], replicates: int
+    contributions: npt.ArrayLike,
+    clip: float,
+    replicate: npt.NDArray[np.int64],
+    replicates: int,
+    sums: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.float64]:
     """The sum of each replicate's clipped contributions.
 
@@ -89,19 +93,25 @@ def clipped_sums(
         clip: the bound of each.
         replicate: [U], rising, from 0 to replicates - 1.
         replicates: R.
+        sums: [R, d], those of earlier units, which these are added to; None: zeros.
 
     Returns:
-        [R, d] float64, added up in the order of the units, blocks of `BLOCK` first (`proofs/floating_point.md`).
+        `sums`, float64, added up in the order of the units, blocks of `BLOCK` first (`proofs/floating_point.md`).
 
     Raises:
         MechanismError: as `clip_rows`.
     """
     vectors = _rows(contributions)
-    sums = np.zeros((replicates, vectors.shape[1]))
+    factors = _factors(vectors, clip)
+    sums = np.zeros((replicates, vectors.shape[1])) if sums is None else sums
     ends = np.searchsorted(replicate, np.arange(replicates + 1))
     for total, (start, end) in zip(sums, itertools.pairwise(ends), strict=True):
-        for block in range(start, end, BLOCK):
-            total += clip_rows(vectors[block : min(block + BLOCK, end)], clip).sum(axis=0)
+        for first in range(start, end, BLOCK):
+            block = slice(first, min(first + BLOCK, end))
+            weights, added = factors[block], vectors[block]
+            if not weights.all():  # 0 * NaN would be NaN
+                added = np.where(weights[:, None] > 0, added, 0.0)
+            total += weights @ added
     return sums
 
 
@@ -122,12 +132,18 @@ def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float
         MechanismError: `contributions` is not [U, d], or see `checked_clip`.
     """
     vectors = _rows(contributions)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        squares = np.square(vectors).sum(axis=1) + vectors.shape[1] * np.finfo(np.float64).tiny
-        factors = coefficients(np.sqrt(squares), clip)
-        finite_rows = np.where(factors[:, None] > 0, vectors, 0.0)
-        clipped: npt.NDArray[np.float64] = finite_rows * factors[:, None]
+    factors = _factors(vectors, clip)
+    with np.errstate(invalid="ignore", under="ignore"):
+        clipped: npt.NDArray[np.float64] = vectors * factors[:, None]
+    clipped[factors == 0] = 0.0  # where 0 * NaN would be NaN
     return clipped
+
+
+def _factors(vectors: npt.NDArray[np.float64], clip: float) -> npt.NDArray[np.float64]:
+    """The coefficient of each vector, [U]."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        squares = np.einsum("ij,ij->i", vectors, vectors) + vectors.shape[1] * np.finfo(np.float64).tiny
+        return coefficients(np.sqrt(squares), clip)
 
 
 def _rows(contributions: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -363,7 +363,8 @@ Rows = Mapping[str, np.ndarray]
 class Contribution(Protocol):
     """What one unit adds to a noisy sum: a frozen dataclass whose fields are public.
 
-    One that has a `summary` (a `Summary`) gets, instead of the rows, what the summary made of them.
+    A vault asks for some units of a sample at a time. One that has a `summary` (a `Summary`) gets, instead of the rows,
+    what the summary made of them.
     """
 
     def __call__(self, rows: Rows, state: Any) -> np.ndarray:

@@ -353,31 +353,32 @@ def poisson_sample(population: int, rate: float, noise: SecretNoise) -> Int64:
 
 
 def rows_within_units(
-    offsets: Int64, units: Int64, rows_per_unit: int, noise: SecretNoise
-) -> tuple[Int64, npt.NDArray[np.bool_]]:
+    offsets: Int64, units: Int64, rows_per_unit: int, noise: SecretNoise | None
+) -> tuple[Int64, Int64]:
     """At most L rows of each unit, uniformly without replacement, each unit independently of the others.
 
     R. Floyd's subset sampling (J. Bentley, "A sample of brilliance", CACM 30 (1987) 754), for all units at once.
 
     Guarantee:
         Every subset of size min(L, n) of a unit's n rows has exactly the same probability, whatever the other units
-        hold. A row of one unit never stands in another's place: padding repeats the unit's own first row, masked out.
+        hold.
 
     Edge cases:
         | case | what happens |
         |---|---|
-        | a unit with n <= L rows | all of them, then padding |
-        | no units | arrays of shape [0, L] |
+        | a unit with n <= L rows | all of them |
+        | no noise | the first L rows of each unit |
+        | no units | empty arrays |
 
     Args:
         offsets: [units + 1]; unit u owns positions offsets[u] .. offsets[u + 1] - 1 of the rows ordered by unit, at
             least one.
         units: [U] indices of units.
         rows_per_unit: L, at least 1.
-        noise: the secret generator.
+        noise: the secret generator; None draws nothing.
 
     Returns:
-        Positions [U, L] int64, sorted inside each unit, and mask [U, L], True where the row counts.
+        Positions [M] int64, unit after unit and sorted inside each, and how many each unit has, [U].
 
     Raises:
         PlanError: L is below 1.
@@ -391,15 +392,32 @@ def rows_within_units(
         )
     first = offsets[units]
     count = offsets[units + 1] - first
-    column = np.arange(rows_per_unit)
-    mask = column < count[:, None]
-    chosen = np.where(mask, column, 0)
-    large = np.flatnonzero(count > rows_per_unit)
-    subset = np.full((large.size, rows_per_unit), -1, np.int64)
-    for k in range(rows_per_unit):
-        newest = count[large] - rows_per_unit + k
+    kept = np.minimum(count, rows_per_unit)
+    positions = np.repeat(first - np.cumsum(kept) + kept, kept) + np.arange(kept.sum())
+    large = count > rows_per_unit
+    if noise is not None and large.any():
+        chosen = _subsets(count[large], rows_per_unit, noise) + first[large, None]
+        positions[np.repeat(large, kept)] = chosen.ravel()
+    return positions, kept
+
+
+def padded(positions: Int64, kept: Int64, rows_per_unit: int) -> tuple[Int64, npt.NDArray[np.bool_]]:
+    """What `rows_within_units` gave as [U, L], and the mask [U, L], True where a row counts.
+
+    Guarantee: a row of one unit never stands in another's place: padding repeats the unit's own first row, masked out.
+    """
+    mask = np.arange(rows_per_unit) < kept[:, None]
+    where = np.repeat(positions[np.cumsum(kept) - kept], rows_per_unit).reshape(mask.shape)
+    where[mask] = positions
+    return where, mask
+
+
+def _subsets(counts: Int64, size: int, noise: SecretNoise) -> Int64:
+    """For each of `counts` [U], above `size`, so many of the numbers below it, sorted, [U, size]."""
+    subset = np.full((counts.size, size), -1, np.int64)
+    for k in range(size):
+        newest = counts - size + k
         candidate = noise.integers(newest + 1)
         taken = (subset[:, :k] == candidate[:, None]).any(axis=1)
         subset[:, k] = np.where(taken, newest, candidate)
-    chosen[large] = np.sort(subset, axis=1)
-    return first[:, None] + chosen, mask
+    return np.sort(subset, axis=1)

@@ -23,6 +23,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Contribution, Own, Plan, Public, Rows, Seeds, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, answers, zeros
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import BaseVault, refused
 from tacit.privacy.vault.isolation import behind
@@ -36,7 +37,7 @@ MOST_PUBLIC = 2**30
 class Stateless:
     """A contribution as the work of devices: what its summary makes of the rows is the person's state."""
 
-    contribution: Contribution
+    contribution: Contribution | Tally
 
     def begin(self, rows: Rows, seeds: Seeds) -> Own:
         """What the summary makes of the rows, or the rows themselves."""
@@ -46,10 +47,10 @@ class Stateless:
     def __call__(self, own: Own, public: Public, seeds: Seeds) -> tuple[npt.NDArray[np.float64], Own]:
         """The contribution, with the public arrays as its state."""
         rows = {**own, "replicate": np.zeros(len(seeds), np.int64)}
-        return np.asarray(self.contribution(rows, public), np.float64), own
+        return vectors_of(self.contribution, rows, public), own
 
 
-def as_work(work: Work | Contribution) -> Work:
+def as_work(work: Work | Contribution | Tally) -> Work:
     """A contribution is a work without memory."""
     return work if hasattr(work, "begin") else Stateless(work)  # type: ignore[return-value]
 
@@ -178,7 +179,7 @@ class Device(BaseVault):
         records: Trajectories | None,
         ledger: Ledger,
         plan: Plan,
-        works: Mapping[str, Work | Contribution],
+        works: Mapping[str, Work | Contribution | Tally],
         *,
         state: Mapping[str, npt.NDArray[Any]] | None = None,
         noise: SecretNoise | None = None,

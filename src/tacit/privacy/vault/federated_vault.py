@@ -18,6 +18,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Contribution, Plan, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, released
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.mechanisms.tallies import Tally
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import BaseVault, Run
 from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
@@ -60,7 +61,11 @@ class FederatedVault(BaseVault):
         self._checks = IsolationChecks(devices.spec)
 
     def noisy_sum(
-        self, run: Run, part: str, work: Work | Contribution, state: Mapping[str, npt.NDArray[Any]] | None = None
+        self,
+        run: Run,
+        part: str,
+        work: Work | Contribution | Tally,
+        state: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> npt.NDArray[np.float64]:
         """One noisy mean of bounded answers, shape [1, d], float64.
 

@@ -19,8 +19,9 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
+from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.vault.invented import Columns, edge_rows, invented_rows
-from tacit.privacy.vault.memory import fingerprint, outline
+from tacit.privacy.vault.memory import PLAIN, fingerprint, outline
 
 if TYPE_CHECKING:
     import torch
@@ -56,12 +57,13 @@ class IsolationChecks:
         self._layers: WeakKeyDictionary[nn.Module, bytes] = WeakKeyDictionary()
         self.foreign: set[str] = set()
 
-    def contribution(self, part: Sum | TeacherVotes, contribution: Contribution, state: Any) -> int:
+    def contribution(self, part: Sum | TeacherVotes, contribution: Contribution | Tally, state: Any) -> int:
         """Check the callback on invented rows; the width of its vectors."""
         self._watch(contribution, part.name)
         key = (part, contribution, outline(state))
         if key not in self._widths:
-            summary: Summary | None = getattr(contribution, "summary", None)
+            tallied = not callable(contribution)
+            summary: Summary | None = None if tallied else getattr(contribution, "summary", None)
             if summary is not None:
                 require_pure_form(summary, where=part.name)
                 if part.rows != "first":
@@ -72,9 +74,18 @@ class IsolationChecks:
                         remedy="declare it in the plan",
                     )
 
+            if tallied and part.horizon != 1:
+                raise MechanismError(
+                    "rows of fragments would be counted",
+                    where=part.name,
+                    expected="a part with horizon=1",
+                    remedy="declare it in the plan",
+                )
+
             def vectors(rows: Rows, _: np.ndarray) -> np.ndarray:
                 seen = rows if summary is None else summary(rows)
-                result = np.asarray(contribution({**seen, "replicate": np.zeros(len(rows["mask"]), np.int64)}, state))
+                replicate = np.zeros(len(rows["mask"]), np.int64)
+                result = vectors_of(contribution, {**seen, "replicate": replicate}, state)
                 if result.ndim != 2:
                     raise MechanismError(
                         f"shape {result.shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit"
@@ -339,10 +350,13 @@ def require_pure_form(callback: object, where: str) -> None:
 
 
 def inside(value: object) -> Iterator[object]:
-    """The value itself, and all that the fields of dataclasses and the entries of tuples in it hold."""
+    """The value itself, and all that the fields of dataclasses and the entries of tuples in it hold.
+
+    Tuples of numbers and texts alone, such as edges of bins, are not gone through.
+    """
     yield value
     if isinstance(value, tuple):
-        for entry in value:
+        for entry in () if PLAIN.issuperset(map(type, value)) else value:
             yield from inside(entry)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):

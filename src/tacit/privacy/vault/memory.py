@@ -38,7 +38,7 @@ import numpy as np
 
 _LRU_CACHE = type(functools.lru_cache(len))
 _LIBRARIES = frozenset({"tacit", "numpy", "torch"}) | sys.stdlib_module_names
-_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
+PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
 _PARTS = ("__self__", "__func__", "fget", "fset", "fdel")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
@@ -52,7 +52,7 @@ def fingerprint(callback: Any) -> bytes:
     waiting: list[object] = [_held(layer) for layer in own] if trained else own
     while waiting:
         value = waiting.pop()
-        if type(value) in _PLAIN:
+        if type(value) in PLAIN:
             digest.update(value if isinstance(value, bytes) else f"{value!r};".encode())
         elif id(value) in met:
             digest.update(f"again {met[id(value)][0]};".encode())
@@ -99,7 +99,7 @@ class _Reader:
         """What an object is called, and what it holds."""
         kind: Any = type(value)
         if kind in (list, tuple, set, frozenset):
-            return (repr(value), ()) if _PLAIN.issuperset(map(type, value)) else (kind.__name__, list(value))
+            return (repr(value), ()) if PLAIN.issuperset(map(type, value)) else (kind.__name__, list(value))
         if kind is dict:
             return "dict", [*value.keys(), *value.values()]
         if isinstance(value, type | FunctionType) or kind is _LRU_CACHE:

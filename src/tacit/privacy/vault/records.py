@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -14,12 +15,14 @@ import numpy as np
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
+from tacit.privacy.gradients.clipping import BLOCK
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Rows, RowsOf, Sum, Summary
 from tacit.privacy.mechanisms.marginals import Cells, Marginals
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rows_within_units
+from tacit.privacy.noise.secret import SecretNoise, padded, poisson_sample, rows_within_units
 from tacit.units import Unit
 
 # How the vault reads: rows of units as padded arrays, summaries that are computed once, and the two fixed halves.
@@ -36,6 +39,9 @@ KEPT_SUMMARIES = 4
 CHUNK = 200_000
 """Padded rows that are summarised at a time."""
 
+TALLIED = 1 << 16
+"""Rows that are counted in tables at a time."""
+
 
 class Reader:
     """The records as the mechanisms see them.
@@ -49,7 +55,8 @@ class Reader:
         self._data, self._noise = data, noise
         self._order, self._offsets = data._unit_rows
         self._summaries: dict[tuple[Summary, int], dict[str, np.ndarray]] = {}
-        self._digests: list[bytes] = []
+        self._named: np.ndarray | None = None
+        self._folds: dict[str, np.ndarray] = {}
         self._starts: np.ndarray | None = None
         self._bounds: np.ndarray | None = None
 
@@ -71,22 +78,40 @@ class Reader:
         rows begins a fragment, [U, L, H, ...]: itself and those that follow in its unit's episode, with the column
         "time" [U, L, H], steps since the episode (of what the unit owns of it) began.
         """
-        if rows_of == "drawn":
-            where, mask = rows_within_units(self._offsets, units, rows_per_unit, self._noise)
-        else:
-            first, count = self._offsets[units], self._offsets[units + 1] - self._offsets[units]
-            mask = np.arange(rows_per_unit) < count[:, None]
-            where = first[:, None] + np.where(mask, np.arange(rows_per_unit), 0)
+        where, mask = padded(*self._chosen(units, rows_per_unit, rows_of), rows_per_unit)
         time = np.zeros(0)
         if horizon > 1:
             where, mask, time = self._fragments(where, mask, horizon)
-        positions = self._order[where]
-        rows = {**{name: column[positions] for name, column in self._data._columns.items()}, "mask": mask}
+        rows = {**self._columns_at(where, rows_of), "mask": mask}
         if horizon > 1:
             rows["time"] = time
         if rows_of == "first":
-            rows["starts"] = self._episode_starts()[positions] & mask
+            rows["starts"] &= mask
         return rows
+
+    def flat_rows(
+        self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf
+    ) -> Iterator[tuple[Columns, np.ndarray, slice]]:
+        """The same rows without padding, in pieces of about `TALLIED` rows that cut no unit's.
+
+        Yields:
+            Each column [M, ...]; the unit of each row, rising from 0 in every piece [M]; and which units these are.
+        """
+        kept = np.minimum(self._offsets[units + 1] - self._offsets[units], rows_per_unit)
+        starts = np.flatnonzero(np.diff((np.cumsum(kept) - 1) // TALLIED, prepend=-1))
+        for start, stop in itertools.pairwise([*starts.tolist(), len(units)]):
+            where, kept = self._chosen(units[start:stop], rows_per_unit, rows_of)
+            yield self._columns_at(where, rows_of), np.repeat(np.arange(stop - start), kept), slice(start, stop)
+
+    def _chosen(self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
+        """Places of the units' rows in order, and how many each unit has (see `rows_within_units`)."""
+        return rows_within_units(self._offsets, units, rows_per_unit, self._noise if rows_of == "drawn" else None)
+
+    def _columns_at(self, where: np.ndarray, rows_of: RowsOf) -> Columns:
+        """All columns at places in the order of the units, with "starts" where rows are the first in order of time."""
+        positions = self._order[where]
+        columns = {name: column.take(positions, axis=0) for name, column in self._data._columns.items()}
+        return columns | ({"starts": self._episode_starts()[positions]} if rows_of == "first" else {})
 
     def _fragments(
         self, where: np.ndarray, mask: np.ndarray, horizon: int
@@ -101,7 +126,7 @@ class Reader:
         return np.where(inside, places, where[..., None]), inside & mask[..., None], time
 
     def summaries(self, summary: Summary, units: np.ndarray, rows_per_unit: int) -> dict[str, np.ndarray]:
-        """What the summary makes of each unit's first rows, [U, ...] an array; read-only where it is the whole."""
+        """What the summary makes of each unit's first rows, [U, ...] an array; a read-only view of units in a row."""
         columns = self._summaries.get((summary, rows_per_unit))
         if columns is None:
             size = max(1, CHUNK // rows_per_unit)
@@ -117,9 +142,11 @@ class Reader:
             while len(self._summaries) >= KEPT_SUMMARIES:
                 del self._summaries[next(iter(self._summaries))]
             self._summaries[summary, rows_per_unit] = columns
-        if len(units) == self.units and np.array_equal(units, np.arange(self.units)):
-            return columns
-        return {name: array[units] for name, array in columns.items()}
+        first = int(units[0]) if len(units) else 0
+        in_a_row = np.array_equal(units, np.arange(first, first + len(units)))
+        if in_a_row:
+            return {name: array[first : first + len(units)] for name, array in columns.items()}
+        return {name: array.take(units, axis=0) for name, array in columns.items()}
 
     def pool(self, held_out: int, key: str) -> Reader:
         """The same records without each unit's hold-out (see `held_out`), and without the units that own no others."""
@@ -128,7 +155,7 @@ class Reader:
         rest = copy.copy(self)
         rest._order = self._order[in_pool]
         rest._offsets = np.unique(np.concatenate([[0], np.cumsum(in_pool)])[self._offsets])
-        rest._summaries, rest._digests, rest._bounds = {}, [], None
+        rest._summaries, rest._named, rest._folds, rest._bounds = {}, None, {}, None
         return rest
 
     def held_out(self, episodes: int, horizon: int, key: str, size: int) -> tuple[Columns, np.ndarray]:
@@ -181,7 +208,7 @@ class Reader:
     def places(self, population: int, batch: int, replicates: int) -> np.ndarray:
         """[replicates, batch] of the places 0 .. population - 1, uniform without replacement in each row."""
         offsets = np.array([0, population], np.int64)
-        return rows_within_units(offsets, np.zeros(replicates, np.int64), batch, self._noise)[0]
+        return rows_within_units(offsets, np.zeros(replicates, np.int64), batch, self._noise)[0].reshape(-1, batch)
 
     def folds(self, key: str) -> np.ndarray:
         """Each unit's half, 0 or 1, [units]: a hash of its own rows under this key, whatever other units hold.
@@ -189,19 +216,32 @@ class Reader:
         Units with equal rows get a running number, so that they do not all share a half. One of them more
         or less changes one half by one such unit, as it would for any other.
         """
-        if not self._digests:
-            equals: Counter[bytes] = Counter()
-            columns = [self._data._columns[name] for name in sorted(self._data._columns)]
-            for start, stop in zip(self._offsets[:-1], self._offsets[1:], strict=True):
-                positions = self._order[start:stop]
-                digest = hashlib.blake2b()
-                for column in columns:
-                    digest.update(np.ascontiguousarray(column[positions]).tobytes())
-                rows = digest.digest()
-                self._digests.append(rows + equals[rows].to_bytes(8, "little"))
-                equals[rows] += 1
-        keyed = hashlib.blake2b(key.encode(), digest_size=32).digest()
-        return np.array([hashlib.blake2b(d, key=keyed, digest_size=1).digest()[0] & 1 for d in self._digests])
+        if key not in self._folds:
+            if self._named is None:
+                self._named = _numbered(self._digests())
+            keyed = hashlib.blake2b(key=hashlib.blake2b(key.encode(), digest_size=32).digest(), digest_size=1)
+            halves = bytearray()
+            for name in self._named.tolist():
+                own = keyed.copy()
+                own.update(name)
+                halves += own.digest()
+            self._folds[key] = np.frombuffer(halves, np.uint8).astype(np.int64) & 1
+        return self._folds[key]
+
+    def _digests(self) -> np.ndarray:
+        """A hash of each unit's own rows, column after column by their names, [units, 64] bytes."""
+        columns = [self._data._columns[name] for name in sorted(self._data._columns)]
+        counts, digests = np.diff(self._offsets), np.empty((self.units, 64), np.uint8)
+        by_count = np.argsort(counts, kind="stable")
+        for alike in np.split(by_count, np.flatnonzero(np.diff(counts[by_count])) + 1):
+            count = int(counts[alike[0]]) if len(alike) else 1
+            size = max(1, CHUNK // count)
+            for units in (alike[start : start + size] for start in range(0, len(alike), size)):
+                positions = self._order[self._offsets[units, None] + np.arange(count)]
+                own = [column.take(positions, axis=0).reshape(len(units), -1).view(np.uint8) for column in columns]
+                hashed = map(hashlib.blake2b, _as_bytes(np.concatenate(own, axis=1)).tolist())
+                digests[units] = np.frombuffer(b"".join([one.digest() for one in hashed]), np.uint8).reshape(-1, 64)
+        return digests
 
     def _episode_starts(self) -> np.ndarray:
         if self._starts is None:
@@ -210,8 +250,28 @@ class Reader:
         return self._starts
 
 
+def _as_bytes(rows: np.ndarray) -> np.ndarray:
+    """Rows of bytes [U, n], each as one item."""
+    return np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel()
+
+
+def _numbered(digests: np.ndarray) -> np.ndarray:
+    """Digests [U, 64], each with how many before it are equal to it, as items of 72 bytes."""
+    numbers = np.zeros(len(digests), "<u8")
+    beginnings = np.sort(digests[:, :8].copy().view(np.uint64), axis=None)
+    if (beginnings[1:] == beginnings[:-1]).any():
+        equals: Counter[bytes] = Counter()
+        for unit, digest in enumerate(_as_bytes(digests).tolist()):
+            numbers[unit] = equals[digest]
+            equals[digest] += 1
+    return _as_bytes(np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1))
+
+
 READ_BYTES = 1 << 26
 """Bytes of rows that a gradient's sample is read in at a time."""
+
+SUMMED_BYTES = 1 << 22
+"""Bytes of rows and contributions that a sum of vectors is made of at a time, where they are more than one block."""
 
 
 class Records:
@@ -263,13 +323,40 @@ class Records:
         """Where the units came from when the records were imported."""
         return self._data.unit_kind
 
-    def sample(self, part: Sum, summary: Summary | None = None) -> Columns:
-        """A fresh sample for every replicate: its units' rows, or what the summary made of them."""
+    def pieces(self, part: Sum, summary: Summary | None, width: int) -> Iterator[Columns]:
+        """A fresh sample for every replicate, some units at a time: their rows, or what the summary made of them.
+
+        Args:
+            part: of the plan.
+            summary: of a unit's rows, if there is one.
+            width: numbers of a unit's contribution.
+
+        Guarantee: a piece has whole blocks of `clipping.BLOCK` units in order, and one of them at least; how many
+        follows from the bytes of a unit's rows and contribution, which are public.
+        """
         replicate, units = self._drawn(part)
-        reader = self.reader(part.held_out)
-        if summary is None:
-            return {**reader.rows(units, part.rows_per_unit, part.rows, part.horizon), "replicate": replicate}
-        return {**reader.summaries(summary, units, part.rows_per_unit), "replicate": replicate}
+        reader, read = self.reader(part.held_out), part.rows_per_unit
+        unit_bytes = reader.row_bytes * read * part.horizon
+        if summary is not None:
+            whole = reader.summaries(summary, np.arange(reader.units), read)
+            unit_bytes = sum(column.nbytes for column in whole.values()) // max(1, reader.units)
+        size = BLOCK * max(1, SUMMED_BYTES // (unit_bytes + 8 * width) // BLOCK)
+        for piece in (slice(start, start + size) for start in range(0, len(units), size)):
+            if summary is None:
+                rows = reader.rows(units[piece], read, part.rows, part.horizon)
+            else:
+                rows = reader.summaries(summary, units[piece], read)
+            yield {**rows, "replicate": replicate[piece]}
+
+    def flat_rows(self, part: Sum) -> Iterator[tuple[Columns, np.ndarray, np.ndarray]]:
+        """A fresh sample for every replicate as rows without padding (see `Reader.flat_rows`).
+
+        Yields:
+            Each column [M, ...]; the unit of each row, rising from 0 in every piece [M]; the units' replicates [U].
+        """
+        replicate, units = self._drawn(part)
+        for rows, owner, piece in self.reader(part.held_out).flat_rows(units, part.rows_per_unit, part.rows):
+            yield rows, owner, replicate[piece]
 
     def samples(self, part: Sum, chunks: int) -> Iterator[Columns]:
         """A fresh sample for every replicate, dealt to so many chunks, each read in pieces of at most `READ_BYTES`.
@@ -317,12 +404,12 @@ class Records:
             self._cells[part] = Cells(part, reader.rows(np.arange(reader.units), part.rows_per_unit, part.rows))
         return self._cells[part]
 
-    def vectors(self, part: TeacherVotes, encode: Contribution, width: int) -> np.ndarray:
+    def vectors(self, part: TeacherVotes, encode: Contribution | Tally, width: int) -> np.ndarray:
         """One row of every unit as a finite vector, [units, width] float32."""
         reader = self.reader()
         units = np.arange(reader.units)
         rows = {**reader.rows(units, part.rows_per_unit, part.rows), "replicate": np.zeros_like(units)}
-        vectors = np.asarray(encode(rows, None), np.float32)
+        vectors = np.asarray(vectors_of(encode, rows, None), np.float32)
         if vectors.shape != (reader.units, width):
             raise ValueError("not one vector a unit")
         return np.nan_to_num(vectors)

@@ -29,6 +29,7 @@ from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.store import MUTEX
 from tacit.privacy.mechanisms.base import Contribution, Plan, Sum
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
+from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
 from tacit.privacy.noise.lattice import rounded
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
@@ -281,7 +282,9 @@ class UserVault(BaseVault):
 
         self._batch = _EnrolledBatch(run.plan_id, self._unseen(serve))
 
-    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> npt.NDArray[np.float64]:
+    def noisy_sum(
+        self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None
+    ) -> npt.NDArray[np.float64]:
         """One noisy mean of the clipped contributions of the last round, shape [R, d], float64.
 
         Guarantee: each replicate is one step of the part's event. The contribution of everyone whom the register let
@@ -308,7 +311,7 @@ class UserVault(BaseVault):
             replicate = batch.rows["replicate"]
             vectors = np.zeros((0, d))
             if len(replicate):
-                vectors = np.asarray(contribution(batch.rows, state), np.float64)
+                vectors = vectors_of(contribution, batch.rows, state)
                 if vectors.shape != (len(replicate), d):
                     raise ValueError("not one vector a person")
             return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)

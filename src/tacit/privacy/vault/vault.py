@@ -36,6 +36,7 @@ from tacit.privacy.mechanisms.marginals import Marginals, Query
 from tacit.privacy.mechanisms.releases import NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, WeightedStates
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
+from tacit.privacy.mechanisms.tallies import Tally, clipped_tallies
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
@@ -139,8 +140,11 @@ class Vault(BaseVault):
 
     # -- the mechanisms ------------------------------------------------------------------------------------------------
 
-    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> np.ndarray:
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None) -> np.ndarray:
         """One noisy mean of clipped contributions over a fresh sample of units, shape [R, d], float64.
+
+        Units are read a few at a time, so that a sum takes little more memory than the records. A `Tally` costs what
+        its rows cost, however many cells its tables have.
 
         Guarantee: each replicate is one step of the part's event. Every unit's contribution is clipped to norm
         `clip` (non-finite ones count as zero); the sum gets N(0, (noise_multiplier * clip)^2) a coordinate, an empty
@@ -155,11 +159,17 @@ class Vault(BaseVault):
         self._take(run, spec)
 
         def step() -> np.ndarray:
-            rows = self._records.sample(spec, getattr(contribution, "summary", None))
-            vectors = np.asarray(contribution(rows, state), np.float64)
-            if vectors.shape != (len(rows["replicate"]), d):
-                raise ValueError("not one vector a unit")
-            return clipping.clipped_sums(vectors, spec.clip_norm, rows["replicate"], len(self.ledgers))
+            sums, clip, count = np.zeros((len(self.ledgers), d)), spec.clip_norm, len(self.ledgers)
+            if not callable(contribution):
+                for rows, owner, replicate in self._records.flat_rows(spec):
+                    clipped_tallies(contribution, rows, state, clip, owner, replicate, sums)
+                return sums
+            for rows in self._records.pieces(spec, getattr(contribution, "summary", None), d):
+                vectors = np.asarray(contribution(rows, state), np.float64)
+                if vectors.shape != (len(rows["replicate"]), d):
+                    raise ValueError("not one vector a unit")
+                clipping.clipped_sums(vectors, clip, rows["replicate"], count, sums)
+            return sums
 
         noisy = add_noise(behind(part, step), _sigma(spec) * spec.clip_norm, self._noise)
         return noisy / spec.expected(self.unit)
@@ -232,7 +242,7 @@ class Vault(BaseVault):
             return behind(part, lambda: self._records.cells(spec).answer(spec, query, self._noise))
 
     def teacher_votes(
-        self, run: Run, part: str, encode: Contribution, generated: Tensor, *, against: Tensor | None = None
+        self, run: Run, part: str, encode: Contribution | Tally, generated: Tensor, *, against: Tensor | None = None
     ) -> Tensor:
         """The noisy share of teachers that take each public row for a real one, shape [queries], float32.
 

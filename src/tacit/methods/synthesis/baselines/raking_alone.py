@@ -38,11 +38,6 @@ class RakingPlan(SynthesisPlan):
     raking: Raking
     """the tables; its `noise` has no meaning here."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.unit is not None:
-            self.raking.require_memory(self.unit)
-
     def parts(self) -> tuple[PoissonSum]:
         """The only touch of private rows."""
         return (self.raking.part(self.noise_multiplier),)
