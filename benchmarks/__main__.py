@@ -37,6 +37,7 @@ RUNS: Mapping[str, int] = {
     "mobility": 1,
     "trajectories": 1,
     "demo": 1,
+    "histograms": 5,
 }
 """How often each is run: once where one run is minutes of rounds of its own, whose median it prints."""
 WORSE = 1.15
