@@ -109,7 +109,7 @@ Batch = tuple[
 Progress = Callable[[int, int], None]
 
 _BLOCK = 64  # steps whose batches are drawn together
-_RESERVE = 2**24  # bytes: glibc keeps at hand twice its largest block freed so far; else each step asks the system anew
+_RESERVE = 2**24  # bytes: glibc keeps twice its largest freed block; without it every step pages its memory in again
 
 
 @dataclass(frozen=True)
