@@ -1,11 +1,15 @@
 """Five seeds of an offline agent at once against one after the other: process CPU time on one thread.
 
-Run `python -m benchmarks.agents`. The last line is one JSON object. `ratio_loop` is the time of five seeds trained one
-after the other by a single-file implementation (`benchmarks.peers.single_file_agents`: one `nn.Module` and one Adam a
-network) over that of `tacit.agents` training the five at once, with the same sizes, updates and number of steps: the
-smallest of the three agents, with batches of 128 rows and networks 64 wide. `ratio_own_loop` compares with tacit's own
-code called once a seed: what stacking itself saves. `features_...` are the same with the settings of the experiments in
-mazes, whose Fourier features make the first layer the dearest: there arithmetic is most of the work on both sides.
+Run `python -m benchmarks.agents`. The last line is one JSON object. `iql_over` and `td3_bc_over` are the time of five
+seeds that d3rlpy 2.8.0 trains one after the other (`benchmarks.peers.d3rlpy_agents`) over that of `tacit.agents`
+training the five at once: same sizes, batches of 128 rows, updates and number of steps, two hidden layers of 64, no
+LayerNorm. d3rlpy has no EDAC (its SAC has any number of critics, but no diversity): `edac_over` is against
+`benchmarks.peers.single_file_agents`, one `nn.Module` and one Adam a network. `..._over_256` are the same with layers
+of 256, without a bar: there the matrix products are most of the work on both sides.
+
+`..._loop` compares with the single file for every agent, with their own settings; `..._own_loop` with tacit's own code
+called once a seed: what stacking itself saves. `features_...` are the same with the settings of the experiments in
+mazes, whose Fourier features make the first layer the dearest.
 """
 
 from __future__ import annotations
@@ -14,12 +18,13 @@ from benchmarks import timing  # isort: skip  (first: it limits the threads)
 
 import argparse
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from experiments.synthesis_agents import MAZE
 
-from benchmarks.peers import single_file_agents
+from benchmarks.peers import d3rlpy_agents, single_file_agents
 from tacit.agents.edac import EdacConfig
 from tacit.agents.iql import IqlConfig
 from tacit.agents.offline import train
@@ -35,48 +40,59 @@ AGENTS: dict[str, Any] = {
     "td3_bc": Td3BcConfig(),
     "edac": EdacConfig(),
 }
+PLAIN = AGENTS | {"iql": replace(AGENTS["iql"], layer_norm=False)}
 
 
-def compare(agent: str, defaults: Any, name: str, repeats: int) -> dict[str, float]:
-    """Milliseconds a step and seed of the three ways, and the two ratios."""
-    config = replace(defaults, steps=STEPS)
-    columns = maze.collect(maze.LAYOUTS["ring"], ROWS, seed=900)
-    peer = single_file_agents.TRAIN[agent]
-    seconds = timing.cpu_seconds(
-        {
-            "stacked": lambda: train(columns, config, seeds=SEEDS),
-            "own_loop": lambda: [train(columns, config, seeds=[seed]) for seed in SEEDS],
-            "loop": lambda: [peer(columns, config, seed) for seed in SEEDS],
-        },
-        repeats=repeats,
-        warmup=1,
-    )
-    milliseconds = {
-        f"{name}_{way}_ms": 1000 * statistics.median(spent) / STEPS / len(SEEDS) for way, spent in seconds.items()
-    }
-    ratios = {
-        f"{name}_ratio_loop": timing.ratio(seconds, "loop", "stacked"),
-        f"{name}_ratio_own_loop": timing.ratio(seconds, "own_loop", "stacked"),
-    }
-    print(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in (milliseconds | ratios).items()), flush=True)
-    return milliseconds | ratios
+def ratios(config: Any, peers: dict[str, Callable[[], object]], name: str, columns: Any, repeats: int) -> list[float]:
+    """How many times as long as the five at once each of the peers takes."""
+    ways = {"stacked": lambda: train(columns, config, seeds=SEEDS), **peers}
+    seconds = timing.cpu_seconds(ways, repeats=repeats, warmup=1)
+    found = [timing.ratio(seconds, way, "stacked") for way in peers]
+    for way, spent in seconds.items():
+        each = 1000 * statistics.median(spent) / config.steps / len(SEEDS)
+        print(f"{name}, {way}: {each:.2f} ms a step and seed", flush=True)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    repeats = parser.parse_args().repeats
-    figures = {}
-    for agent, config in AGENTS.items():
-        figures |= compare(agent, config, agent, repeats)
-        figures |= compare(agent, MAZE[agent], f"features_{agent}", repeats)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    arguments = parser.parse_args()
+    columns = maze.collect(maze.LAYOUTS["ring"], ROWS, seed=900)
+    rows = d3rlpy_agents.dataset(columns)
+    figures: dict[str, float] = {}
+
+    def peer(agent: str, config: Any) -> Callable[[], object]:
+        if agent == "edac":
+            return lambda: [single_file_agents.edac(columns, config, seed) for seed in SEEDS]
+        return lambda: [d3rlpy_agents.train(rows, config, seed) for seed in SEEDS]
+
+    def loops(agent: str, config: Any) -> dict[str, Callable[[], object]]:
+        return {
+            "loop": lambda: [single_file_agents.TRAIN[agent](columns, config, seed) for seed in SEEDS],
+            "own_loop": lambda: [train(columns, config, seeds=[seed]) for seed in SEEDS],
+        }
+
+    for agent, own in AGENTS.items():
+        for width, suffix in ((64, ""), (256, "_256")):
+            config = replace(PLAIN[agent], width=width, steps=arguments.steps)
+            peers = {"peer": peer(agent, config)}
+            (figures[f"{agent}_over{suffix}"],) = ratios(config, peers, f"{agent}, {width}", columns, arguments.repeats)
+        for settings, prefix in ((own, agent), (MAZE[agent], f"features_{agent}")):
+            config = replace(settings, steps=arguments.steps)
+            ways = loops(agent, config)
+            found = ratios(config, ways, prefix, columns, arguments.repeats)
+            figures |= {f"{prefix}_{way}": ratio for way, ratio in zip(ways, found, strict=True)}
     timing.report(
         {
             "benchmark": "agents",
             **figures,
-            **{ratio: min(figures[f"{name}_{ratio}"] for name in AGENTS) for ratio in ("ratio_loop", "ratio_own_loop")},
-            "at_least": {"ratio_loop": 3},
-        }
+            "ratio_loop": min(figures[f"{agent}_loop"] for agent in AGENTS),
+            "ratio_own_loop": min(figures[f"{agent}_own_loop"] for agent in AGENTS),
+            "at_least": {"iql_over": 8, "td3_bc_over": 10, "edac_over": 6, "ratio_loop": 3},
+        },
+        packages=("numpy", "torch", "d3rlpy"),
     )
 
 

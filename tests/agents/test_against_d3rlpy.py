@@ -1,8 +1,7 @@
 """IQL and TD3+BC against d3rlpy's: the losses of one step with the same weights and rows, and what is learnt.
 
-Skipped where d3rlpy is not installed (2.8 asks for an old Gymnasium but runs with ours:
-`pip install --no-deps d3rlpy structlog colorama dataclasses-json gym gym_notices click`). Both sides get the same
-standardised rows, and networks without LayerNorm, since d3rlpy puts it elsewhere. One loss differs by design and is not
+Skipped where d3rlpy is not installed (`benchmarks.peers.d3rlpy_agents` says how). Both sides get the same standardised
+rows, and networks without LayerNorm, since d3rlpy puts it elsewhere. One loss differs by design and is not
 compared: d3rlpy's IQL policy has a standard deviation of its own, and its advantages are not scaled by their spread.
 """
 
@@ -16,10 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.agents import losses
 from torch import nn
 
 from tacit.agents import iql, td3_bc
-from tacit.agents.offline import Batch, Layers, Members
+from tacit.agents.offline import Batch, Members
+from tacit.agents.perceptrons import Layers
 from tacit.envs import maze
 from tacit.evaluation.statistics import evaluate
 
@@ -123,10 +124,10 @@ def test_losses_of_iql_are_equal(rows: dict[str, np.ndarray]) -> None:
     with torch.no_grad():
         theirs = own.impl.compute_critic_loss(given, own.impl.compute_target(given))
     q, target = stacked(list(modules.q_funcs)), stacked(list(modules.targ_q_funcs))
-    value, policy = stacked([modules.value_func]), members.layers((4, WIDTH, WIDTH, 2))
-    losses = iql.losses(q, target, value, policy, batch, OURS["iql"][1]).detach()
-    assert float(losses[0]) == pytest.approx(float(theirs.v_loss), rel=1e-4)
-    assert float(losses[1]) == pytest.approx(float(theirs.q_loss), rel=1e-4)
+    value, policy = stacked([modules.value_func]), members.networks((4, WIDTH, WIDTH, 2)).layers
+    found = losses.iql(q, target, value, policy, batch, OURS["iql"][1]).detach()
+    assert float(found[0]) == pytest.approx(float(theirs.v_loss), rel=1e-4)
+    assert float(found[1]) == pytest.approx(float(theirs.q_loss), rel=1e-4)
 
 
 def test_losses_of_td3_bc_are_equal(rows: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,9 +145,9 @@ def test_losses_of_td3_bc_are_equal(rows: dict[str, np.ndarray], monkeypatch: py
     q, target = stacked(list(modules.q_funcs)), stacked(list(modules.targ_q_funcs))
     policy, target_policy = stacked([modules.policy]), stacked([modules.targ_policy])
     noise = (config.policy_noise * drawn[None]).clamp(-config.noise_clip, config.noise_clip)
-    loss = td3_bc.critic_loss(q, target, target_policy, batch, noise, config).detach()
+    loss = losses.td3_bc_critic(q, target, target_policy, batch, noise, config).detach()
     assert float(loss) == pytest.approx(float(critic), rel=1e-4)
-    assert float(td3_bc.policy_loss(policy, q, batch, config).detach()) == pytest.approx(float(actor), rel=1e-4)
+    assert float(losses.td3_bc_policy(policy, q, batch, config).detach()) == pytest.approx(float(actor), rel=1e-4)
 
 
 @pytest.mark.slow

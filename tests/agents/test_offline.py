@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tacit.agents import edac, iql, offline, td3_bc
+from tacit.agents.perceptrons import network
 from tacit.errors import DataError, PlanError
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -213,31 +214,13 @@ def test_rewards_keep_their_level_where_rows_end() -> None:
     assert float(alive.mean()) == pytest.approx(0.9, abs=0.03)
 
 
-def test_networks_are_the_textbook_s() -> None:
-    members = offline.Members([bandit(0.5)], [0, 1], "cpu", "test")
-    layers = members.layers((3, 8, 8, 1))
-    x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
-    for norm in (False, True):
-        stacked = offline.network(layers, x, norm=norm)
-        torch.testing.assert_close(offline.scalar(layers, x, norm=norm), stacked[..., 0])
-        for k in range(2):
-            h = x[k]
-            for i, (weight, bias) in enumerate(zip(layers[::2], layers[1::2], strict=True)):
-                h = h @ weight[k] + bias[k]
-                if i < 2:
-                    if norm:
-                        h = (h - h.mean(-1, keepdim=True)) / (h.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
-                    h = h.clamp(min=0)
-            torch.testing.assert_close(stacked[k], h)
-
-
 def test_policies_play_what_was_trained() -> None:
     members = offline.Members([bandit(0.5), bandit(0.1)], [0, 1], "cpu", "test")
-    layers = members.layers((1, 8, 1))
+    layers = members.networks((1, 8, 1)).layers
     _, second = members.policies(layers)
     x = np.array([[0.3], [-0.7]], np.float32)
     scaled = torch.from_numpy((x - second.arrays["mean"][:1]) / second.arrays["scale"][:1]).repeat(4, 1, 1)
-    expected = torch.tanh(offline.network(layers, scaled, norm=False)).detach().numpy()[2:]
+    expected = torch.tanh(network(layers, scaled, norm=False)).numpy()[2:]
     np.testing.assert_allclose(second.act(x), expected, rtol=1e-5)
 
 

@@ -1,9 +1,11 @@
-"""TD3+BC's losses against the paper's equations, and its delays."""
+"""TD3+BC's losses against the paper's equations, its gradients against those of the losses, and its delays."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
+from tests.agents import losses
 
 from tacit.agents import td3_bc
 from tacit.agents.offline import Members
@@ -31,8 +33,8 @@ def mlp(layers: list[torch.Tensor], k: int, x: torch.Tensor) -> torch.Tensor:
 
 def test_critics_regress_to_the_smaller_target_at_a_noisy_action() -> None:
     stack = members([0, 1])
-    q, target = stack.layers((5, 4, 1), copies=2), stack.layers((5, 4, 1), copies=2)
-    actor, rows = stack.layers((3, 4, 2)), next(stack.batches(8))
+    q, target = (stack.networks((5, 4, 1), copies=2).layers for _ in range(2))
+    actor, rows = stack.networks((3, 4, 2)).layers, next(stack.batches(8))
     noise = torch.full((2, 8, 2), 0.4)
     expected = torch.zeros(())
     for k in range(2):
@@ -43,23 +45,32 @@ def test_critics_regress_to_the_smaller_target_at_a_noisy_action() -> None:
         goal = r + 0.5 * alive * least
         for j in (2 * k, 2 * k + 1):
             expected += (mlp(q, j, torch.cat([s, a], -1))[:, 0] - goal).square().mean().detach()
-    torch.testing.assert_close(td3_bc.critic_loss(q, target, actor, rows, noise, CONFIG).detach(), expected)
+    torch.testing.assert_close(losses.td3_bc_critic(q, target, actor, rows, noise, CONFIG), expected)
 
 
 def test_the_policy_climbs_the_first_critic_and_stays_near_the_data() -> None:
     stack = members([0, 1])
-    q, actor, rows = stack.layers((5, 4, 1), copies=2), stack.layers((3, 4, 2)), next(stack.batches(8))
+    q, actor = stack.networks((5, 4, 1), copies=2).layers, stack.networks((3, 4, 2)).layers
+    rows = next(stack.batches(8))
     expected = torch.zeros(())
     for k in range(2):
         s, a = rows[0][k], rows[1][k]
         chosen = torch.tanh(mlp(actor, k, s))
         value = mlp(q, 2 * k, torch.cat([s, chosen], -1))
         expected += ((chosen - a).square().mean() - 2.5 * value.mean() / value.abs().mean()).detach()
-    loss = td3_bc.policy_loss(actor, q, rows, CONFIG)
-    torch.testing.assert_close(loss.detach(), expected)
-    loss.backward()
-    assert all(tensor.grad is None for tensor in q)
-    assert all(tensor.grad is not None for tensor in actor)
+    torch.testing.assert_close(losses.td3_bc_policy(actor, q, rows, CONFIG), expected)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_gradients_are_those_of_the_losses(norm: bool) -> None:
+    config = td3_bc.Td3BcConfig(layer_norm=norm, discount=0.8, alpha=2.5)
+    q, target = losses.random_layers(4, 5, 12, 12, 1), losses.random_layers(4, 5, 12, 12, 1, seed=1)
+    policy, actor = losses.random_layers(2, 3, 12, 12, 2), losses.random_layers(2, 3, 12, 12, 2, seed=1)
+    rows, noise = losses.random_batch(2, 16, 3, 2), torch.full((2, 16, 2), 0.3, dtype=torch.float64)
+    found = td3_bc.critic_gradient(q, target, actor, rows, noise, config)
+    losses.check(found, lambda q: losses.td3_bc_critic(q, target, actor, rows, noise, config), q)
+    found = td3_bc.policy_gradient(policy, q, rows, config)
+    losses.check(found, lambda policy: losses.td3_bc_policy(policy, q, rows, config), policy)
 
 
 def test_the_policy_moves_in_every_other_step_only() -> None:

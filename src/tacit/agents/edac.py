@@ -5,8 +5,9 @@ outside the data: the cosines between their slopes in the action are penalised a
 Choices of our own: standardised states and rewards, fewer critics, a learning rate that falls to 0 at the end; what is
 returned is the mean action, tanh(mean), without noise.
 
-The critics are piecewise linear in the action (ReLU, no LayerNorm). So a slope is itself a product of the weights, with
-the units that are off left out, and needs no second differentiation.
+The critics are piecewise linear in their inputs (ReLU, no LayerNorm): where the units that are on stay on, a value and
+its slope in the action are linear in what enters. So the gradient of any sum of values and slopes is that of one pass
+with other rows, and needs no second differentiation (`critic_gradient`).
 
 How members are stacked: `tacit.agents.offline`.
 """
@@ -23,17 +24,24 @@ from torch import Tensor
 from tacit.agents.offline import (
     Batch,
     Fourier,
-    Layers,
     Learner,
     Members,
     Policy,
     Watch,
-    approach,
-    detached,
-    network,
-    scalar,
     train,
     train_tables,
+)
+from tacit.agents.perceptrons import (
+    Layers,
+    Trace,
+    backward,
+    forward,
+    input_slopes,
+    layer_slopes,
+    network,
+    parameter_slopes,
+    product,
+    where_on,
 )
 from tacit.agents.tables import COUNT, DISCOUNT, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
 
@@ -93,59 +101,96 @@ class EdacConfig:
     def learner(self, members: Members) -> Learner:
         """N critics with their targets, the policy and the weight of its entropy."""
         d, d_a, hidden = members.observation, members.action, (self.width, self.width)
-        q = members.layers((d + d_a, *hidden, 1), copies=self.critics)
-        policy = members.layers((d, *hidden, 2 * d_a))
-        target = [tensor.detach().clone() for tensor in q]
-        level = torch.full_like(policy[-1][:, 0, :1], math.log(self.temperature)).requires_grad_()
+        q = members.networks((d + d_a, *hidden, 1), copies=self.critics)
+        policy, target = members.networks((d, *hidden, 2 * d_a)), q.copy()
+        level = torch.full_like(policy.theta[:, :1], math.log(self.temperature))
         noises = members.normal((2, self.batch, d_a))
 
-        def step(number: int, batch: Batch) -> Tensor:
+        def step(number: int, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
             now, following = next(noises).unbind(1)
-            temperature = level.detach().exp()
-            loss = critic_loss(q, target, policy, temperature, batch, following, self)
-            gain, log_chance = policy_loss(policy, q, temperature, batch, now)
-            return loss + gain - (level * (log_chance - d_a)).sum()
+            temperature = level.exp()
+            climb, log_chance = policy_gradient(policy.layers, q.layers, temperature, batch, now)
+            descent = critic_gradient(q.layers, target.layers, policy.layers, temperature, batch, following, self)
+            return descent, climb, d_a - log_chance
 
-        mean = [*policy[:-2], policy[-2][..., :d_a], policy[-1][..., :d_a]]
-        return Learner([*q, *policy, level], mean, step, lambda number: approach(target, q, self.target_rate))
+        *below, weight, bias = policy.layers
+        return Learner(
+            [q.theta, policy.theta, level],
+            [*below, weight[..., :d_a], bias[..., :d_a]],
+            step,
+            lambda number: target.approach(q, self.target_rate),
+        )
 
 
-def critic_loss(
+def critic_gradient(
     q: Layers, target: Layers, policy: Layers, temperature: Tensor, batch: Batch, noise: Tensor, config: EdacConfig
 ) -> Tensor:
-    """Squared errors of all critics [K N] and eta times the cosines of their slopes, summed over members."""
-    s, a, r, s_next, alive = batch
-    with torch.no_grad():
-        following, log_chance = act(policy, s_next, noise)
-        least = _all(target, s_next, following, config.critics).amin(1)
-        goal = torch.addcmul(r, alive, least - temperature * log_chance, value=config.discount)
-    value, slope = values_and_slopes(q, _pairs(s, a, config.critics), a.shape[-1])
-    error = (value.view(len(s), config.critics, -1) - goal[:, None]).square().mean(-1).sum()
-    return error + config.diversity * cosines(slope.view(len(s), config.critics, *a.shape[1:]))
+    """Of all critics' mean squared errors and eta times the cosines of their slopes, [K N, P].
 
-
-def cosines(slope: Tensor) -> Tensor:
-    """Cosines between the slopes [K, N, B, d_a] of each two critics: sum over pairs / (N - 1), mean over the batch.
-
-    sum_{i != j} <u_i, u_j> of unit vectors is |sum_i u_i|^2 - N.
+    A row has the derivatives `by_value` in its value and `by_slope` in its slope. With the same units on, its share is
+    the gradient of the output for the row by_value (s, a) + (0, by_slope), where biases are multiplied with by_value.
     """
-    critics = slope.shape[1]
-    unit = slope / (slope.square().sum(-1, keepdim=True) + 1e-12).sqrt()
-    apart = unit.sum(1).square().sum(-1) - unit.square().sum((1, 3))
-    return apart.mean(-1).sum() / (critics - 1)
+    s, a, r, s_next, alive = batch
+    members, rows, actions = a.shape
+    following, log_chance = act(network(policy, s_next, norm=False), noise)
+    least = _all(target, s_next, following).outputs.view(members, -1, rows).amin(1)
+    goal = torch.addcmul(r, alive, least - temperature * log_chance, value=config.discount)
+    found = _all(q, s, a)
+    slopes = layer_slopes(q, found, torch.ones_like(found.outputs))
+    slope = input_slopes(q, slopes, actions)
+    error = found.outputs.view(members, -1, rows) - goal[:, None]
+    by_value = (2.0 / rows) * error.view_as(found.outputs)
+    by_slope = config.diversity * by_cosines(slope.view(members, -1, rows, actions)).view_as(slope)
+
+    pairs, *hidden = found.entering
+    entering = [torch.addcmul(F.pad(by_slope, (s.shape[-1], 0)), pairs, by_value)]
+    for units, weight in zip(hidden, (q[0][:, -actions:], *q[2:-2:2]), strict=True):
+        by_slope = where_on(units, product(by_slope, weight))
+        entering.append(torch.addcmul(by_slope, units, by_value))
+    return parameter_slopes(entering, slopes, by_value)
 
 
-def policy_loss(policy: Layers, q: Layers, temperature: Tensor, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """temperature log pi(a|s) - min_j Q_j(s, a), summed over members, and the mean log pi(a|s) [K, 1], detached."""
+def by_cosines(slope: Tensor) -> Tensor:
+    """Derivatives [K, N, B, d_a] of the cosines between the slopes of each two critics, of the same shape.
+
+    Of their sum over pairs / (N - 1), a mean over the batch; sum_{i != j} <u_i, u_j> of unit vectors has the derivative
+    2 (sum_j u_j - u_i) in u_i.
+    """
+    critics, rows = slope.shape[1:3]
+    length = (slope.square().sum(-1, keepdim=True) + 1e-12).sqrt()
+    unit = slope / length
+    by_unit = (unit.sum(1, keepdim=True) - unit) * (2.0 / (rows * (critics - 1)))
+    return (by_unit - unit * (unit * by_unit).sum(-1, keepdim=True)) / length
+
+
+def policy_gradient(
+    policy: Layers, q: Layers, temperature: Tensor, batch: Batch, noise: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Of the mean temperature log pi(a|s) - min_j Q_j(s, a), [K, P], and the mean log pi(a|s), [K, 1]."""
     s = batch[0]
-    chosen, log_chance = act(policy, s, noise)
-    least = _all(detached(q), s, chosen, len(q[0]) // len(s)).amin(1)
-    return (temperature * log_chance - least).mean(-1).sum(), log_chance.detach().mean(-1, keepdim=True)
+    members, rows, actions = noise.shape
+    found = forward(policy, s, norm=False)
+    chosen, log_chance = act(found.outputs, noise)
+    judged = _all(q, s, chosen)
+    values = judged.outputs.view(members, -1, rows)
+    by_value = torch.zeros_like(values).scatter_(1, values.argmin(1, keepdim=True), -1.0 / rows)
+    by_action = input_slopes(q, layer_slopes(q, judged, by_value.view_as(judged.outputs)), actions)
+    share = temperature[..., None] / rows
+    by_before = by_action.view(members, -1, rows, actions).sum(1) * (1.0 - chosen.square()) + 2.0 * share * chosen
+    log_std = found.outputs[..., actions:]
+    held = log_std.clamp(*_LOG_STD)
+    by_log_std = (by_before * held.exp() * noise - share) * (log_std == held)
+    return backward(policy, found, torch.cat([by_before, by_log_std], -1)), log_chance.mean(-1, keepdim=True)
 
 
-def act(policy: Layers, s: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Actions [K, B, d_a] of tanh-normal policies for standard normal noise, and their log densities [K, B]."""
-    mean, log_std = network(policy, s, norm=False).chunk(2, -1)
+def act(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Actions [K, B, d_a] of tanh-normal policies and their log densities [K, B].
+
+    Args:
+        outputs: of the policies, means and logarithms of standard deviations [K, B, 2 d_a].
+        noise: standard normal [K, B, d_a].
+    """
+    mean, log_std = outputs.chunk(2, -1)
     log_std = log_std.clamp(*_LOG_STD)
     before = mean + log_std.exp() * noise
     slope = 2.0 * (math.log(2.0) - before - F.softplus(-2.0 * before))  # of tanh, its logarithm
@@ -153,30 +198,6 @@ def act(policy: Layers, s: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     return torch.tanh(before), density.sum(-1)
 
 
-def values_and_slopes(q: Layers, x: Tensor, actions: int) -> tuple[Tensor, Tensor]:
-    """Values [K N, B] for x [K N, B, d + d_a] and their derivatives [K N, B, d_a] in the last inputs."""
-    hidden = []
-    for weight, bias in zip(q[:-2:2], q[1:-2:2], strict=True):
-        x = F.relu(torch.baddbmm(bias, x, weight))
-        hidden.append(x.detach())
-    last = q[-2].transpose(1, 2)
-    value = (x * last).sum(-1) + q[-1][..., 0]
-    slope = _where_on(hidden[-1], last.expand_as(x))
-    for weight, below in zip(q[-4:0:-2], hidden[-2::-1], strict=True):
-        slope = _where_on(below, torch.bmm(slope, weight.transpose(1, 2)))
-    return value, torch.bmm(slope, q[0][:, -actions:].transpose(1, 2))
-
-
-def _where_on(hidden: Tensor, slope: Tensor) -> Tensor:
-    """`slope` where a unit is on, 0 elsewhere (ReLU's own derivative: one pass)."""
-    masked: Tensor = torch.ops.aten.threshold_backward(slope, hidden, 0.0)
-    return masked
-
-
-def _all(q: Layers, s: Tensor, a: Tensor, critics: int) -> Tensor:
-    """Values [K, N, B] of all critics."""
-    return scalar(q, _pairs(s, a, critics), norm=False).view(len(s), critics, -1)
-
-
-def _pairs(s: Tensor, a: Tensor, critics: int) -> Tensor:
-    return torch.cat([s, a], -1).repeat_interleave(critics, dim=0)
+def _all(q: Layers, s: Tensor, a: Tensor) -> Trace:
+    """All critics of every member, [K N, B, 1]."""
+    return forward(q, torch.cat([s, a], -1).repeat_interleave(len(q[0]) // len(s), dim=0), norm=False)

@@ -18,16 +18,14 @@ from torch import Tensor
 from tacit.agents.offline import (
     Batch,
     Fourier,
-    Layers,
     Learner,
     Members,
     Policy,
     Watch,
-    approach,
-    network,
     train,
     train_tables,
 )
+from tacit.agents.perceptrons import Layers, backward, forward, network
 from tacit.agents.tables import COUNT, DISCOUNT, INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
 
 __all__ = ["IqlConfig", "Policy", "Watch", "train", "train_tables"]
@@ -86,30 +84,42 @@ class IqlConfig:
     def learner(self, members: Members) -> Learner:
         """Two critics with their targets, V and the policy."""
         d, d_a, hidden = members.observation, members.action, (self.width, self.width)
-        q, value = members.layers((d + d_a, *hidden, 1), copies=2), members.layers((d, *hidden, 1))
-        policy = members.layers((d, *hidden, d_a))
-        target = [tensor.detach().clone() for tensor in q]
+        q, value = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, 1))
+        policy, target = members.networks((d, *hidden, d_a)), q.copy()
         return Learner(
-            q + value + policy,
-            policy,
-            lambda number, batch: losses(q, target, value, policy, batch, self).sum(),
-            lambda number: approach(target, q, self.target_rate),
+            [q.theta, value.theta, policy.theta],
+            policy.layers,
+            lambda number, batch: gradients(q.layers, target.layers, value.layers, policy.layers, batch, self),
+            lambda number: target.approach(q, self.target_rate),
         )
 
 
-def losses(q: Layers, target: Layers, value: Layers, policy: Layers, batch: Batch, config: IqlConfig) -> Tensor:
-    """IQL's losses of V, Q and the policy (equations 5 to 7), [3], each summed over members."""
+def gradients(
+    q: Layers, target: Layers, value: Layers, policy: Layers, batch: Batch, config: IqlConfig
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the losses of Q, V and the policy (equations 6, 5 and 7), each with respect to its own parameters, [., P].
+
+    L_V = E |tau - 1(u < 0)| u^2 with u = min Q_target(s, a) - V(s); L_Q = E (Q(s, a) - r - gamma V(s'))^2, summed over
+    both critics; L_pi = E min(exp(beta u / std u), cap) |pi(s) - a|^2. Expectations are means over the batch.
+    """
     s, a, r, s_next, alive = batch
-    norm = config.layer_norm
+    norm, rows = config.layer_norm, s.shape[1]
     pairs = torch.cat([s, a], -1).repeat_interleave(2, dim=0)
-    with torch.no_grad():
-        least = network(target, pairs, norm=norm).view(len(s), 2, -1).amin(1)
-        goal = r + config.discount * alive * network(value, s_next, norm=norm)[..., 0]
-    surplus = least - network(value, s, norm=norm)[..., 0]
+    least = network(target, pairs, norm=norm).view(len(s), 2, rows).amin(1)
+    goal = torch.addcmul(r, alive, network(value, s_next, norm=norm)[..., 0], value=config.discount)
+    values, known, played = forward(q, pairs, norm=norm), forward(value, s, norm=norm), forward(policy, s, norm=False)
+
+    surplus = least - known.outputs[..., 0]
     above = torch.where(surplus > 0, config.expectile, 1.0 - config.expectile)
-    error = network(q, pairs, norm=norm).view(len(s), 2, -1) - goal[:, None]
-    advantage = surplus.detach() / (surplus.detach().std(-1, keepdim=True) + 1e-6)
+    error = values.outputs.view(len(s), 2, rows) - goal[:, None]
+    advantage = surplus / (surplus.std(-1, keepdim=True) + 1e-6)
     weight = (config.inverse_temperature * advantage).exp().clamp(max=config.weight_cap)
-    distance = (torch.tanh(network(policy, s, norm=False)) - a).square().sum(-1)
-    parts = (above * surplus.square()).mean(-1), error.square().mean((1, 2)) * 2, (weight * distance).mean(-1)
-    return torch.stack([loss.sum() for loss in parts])
+    action = torch.tanh(played.outputs)
+    by_q = (2.0 / rows) * error.view(-1, rows, 1)
+    by_value = (-2.0 / rows) * (above * surplus)[..., None]
+    by_policy = (2.0 / rows) * weight[..., None] * (action - a) * (1.0 - action.square())
+    return (
+        backward(q, values, by_q),
+        backward(value, known, by_value),
+        backward(policy, played, by_policy),
+    )

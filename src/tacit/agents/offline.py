@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from tacit.agents.perceptrons import Layers, Stack
 from tacit.agents.tables import COUNT, Columns, Table, in_range
 from tacit.errors import DataError, PlanError
 from tacit.hardware import torch_device
@@ -27,53 +27,13 @@ __all__ = [
     "Columns",
     "Config",
     "Fourier",
-    "Layers",
     "Learner",
     "Members",
     "Policy",
     "Watch",
-    "approach",
-    "detached",
-    "network",
-    "scalar",
     "train",
     "train_tables",
 ]
-
-
-# Stacked multilayer perceptrons: K networks of one shape, one batched product per layer.
-
-
-Layers = list[Tensor]  # weight [K, in, out], bias [K, 1, out], weight, ...
-
-
-def network(layers: Layers, x: Tensor, *, norm: bool) -> Tensor:
-    """Outputs [K, B, out] of K multilayer perceptrons for x [K, B, in]; `norm` puts a LayerNorm before every ReLU."""
-    return torch.baddbmm(layers[-1], _hidden(layers, x, norm), layers[-2])
-
-
-def scalar(layers: Layers, x: Tensor, *, norm: bool) -> Tensor:
-    """`network` with one output, [K, B]: a product and a sum, five times as fast as a batched product of one column."""
-    return (_hidden(layers, x, norm) * layers[-2].transpose(1, 2)).sum(-1) + layers[-1][..., 0]
-
-
-def _hidden(layers: Layers, x: Tensor, norm: bool) -> Tensor:
-    for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
-        x = torch.baddbmm(bias, x, weight)
-        if norm:
-            x = F.layer_norm(x, x.shape[-1:])
-        x = F.relu(x)
-    return x
-
-
-def detached(layers: Layers) -> Layers:
-    """The same numbers (no copy) where no gradient arrives."""
-    return [tensor.detach() for tensor in layers]
-
-
-def approach(target: Layers, source: Layers, rate: float) -> None:
-    """One step of a moving average: target += rate (source - target), in place."""
-    torch._foreach_lerp_(target, detached(source), rate)
 
 
 # Random Fourier features of states (Tancik et al. 2020, arXiv:2006.10739; for values Yang et al. 2022, ICLR).
@@ -149,6 +109,7 @@ Batch = tuple[
 Progress = Callable[[int, int], None]
 
 _BLOCK = 64  # steps whose batches are drawn together
+_RESERVE = 2**24  # bytes: glibc keeps twice its largest freed block; without it every step pages its memory in again
 
 
 @dataclass(frozen=True)
@@ -204,15 +165,16 @@ class Learner:
     """What an agent brings to the loop.
 
     Args:
-        parameters: all that Adam moves.
+        parameters: all that Adam moves, a tensor a network.
         policy: of these, the layers of the policy.
-        step: step(number, batch) -> loss, summed over members.
+        step: step(number, batch) -> for each of the parameters the gradient of the members' losses, or None where they
+            keep still in this step.
         follow: follow(number), after Adam's step.
     """
 
-    parameters: Layers
+    parameters: list[Tensor]
     policy: Layers
-    step: Callable[[int, Batch], Tensor]
+    step: Callable[[int, Batch], Sequence[Tensor | None]]
     follow: Callable[[int], None]
 
 
@@ -240,7 +202,7 @@ class Config(Protocol):
         """Of the states."""
 
     def learner(self, members: Members) -> Learner:
-        """The agent's networks and losses."""
+        """The agent's networks and gradients."""
 
 
 class Members:
@@ -295,15 +257,15 @@ class Members:
         )
         self.observation = self._width + (0 if features is None else 2 * features.count)
 
-    def layers(self, sizes: Sequence[int], *, copies: int = 1) -> Layers:
-        """Weights and biases of K x `copies` networks, U(-1, 1) / sqrt(fan in), each from its member's generator."""
+    def networks(self, sizes: tuple[int, ...], *, copies: int = 1) -> Stack:
+        """K x `copies` networks; weights and biases are U(-1, 1) / sqrt(fan in), each from its member's generator."""
         generators = [generator for generator in self.generators for _ in range(copies)]
-        layers = []
+        parts = []
         for fan_in, fan_out in itertools.pairwise(sizes):
-            for shape in ((fan_in, fan_out), (1, fan_out)):
-                draws = [(2.0 * torch.rand(shape, generator=g) - 1.0) * fan_in**-0.5 for g in generators]
-                layers.append(torch.stack(draws).to(self._device).requires_grad_())
-        return layers
+            for count in (fan_in * fan_out, fan_out):
+                draws = [(2.0 * torch.rand(count, generator=g) - 1.0) * fan_in**-0.5 for g in generators]
+                parts.append(torch.stack(draws))
+        return Stack(torch.cat(parts, 1).to(self._device), sizes)
 
     def normal(self, shape: Sequence[int]) -> Iterator[Tensor]:
         """Endless standard normal [K, *shape], each member's from its own generator."""
@@ -312,10 +274,7 @@ class Members:
             yield from draws.to(self._device)
 
     def train(self, config: Config, *, progress: Progress | None, watch: Watch | None) -> list[Policy]:
-        """The loop of all agents: Adam down the learner's loss.
-
-        Where a loss leaves out some of the parameters, they keep still in that step. Returns one `Policy` of all seeds
-        for each table.
+        """The loop of all agents: Adam down the learner's gradients; returns one `Policy` of all seeds for each table.
 
         Raises:
             PlanError: a batch has more rows than a table.
@@ -328,6 +287,7 @@ class Members:
                 expected="a batch of at most the rows of the smallest table",
                 remedy="lower batch=, or sample more rows",
             )
+        torch.empty(_RESERVE, dtype=torch.uint8)
         learner = config.learner(self)
         report = progress or (lambda done, total: None)
         batches = self.batches(config.batch)
@@ -336,9 +296,8 @@ class Members:
             batch = next(batches)
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(config, number)
-            loss = learner.step(number, batch)
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            for theta, slope in zip(learner.parameters, learner.step(number, batch), strict=True):
+                theta.grad = slope
             optimiser.step()
             learner.follow(number)
             if number % _BLOCK == 0:
@@ -360,7 +319,9 @@ class Members:
         while True:
             blocks = [torch.randint(len(table.rows), (_BLOCK, batch), generator=g) for table, g in members]
             for i in range(_BLOCK):
-                rows = torch.stack([table.rows[block[i]] for (table, _), block in zip(members, blocks, strict=True)])
+                rows = torch.stack(
+                    [table.rows.index_select(0, block[i]) for (table, _), block in zip(members, blocks, strict=True)]
+                )
                 s, a, r, s_next, alive = torch.split(rows, [d, d_a, 1, d, 1], dim=-1)
                 waves = (with_waves(states, self._frequencies) for states in (s, s_next))
                 yield next(waves), a, r[..., 0], next(waves), alive[..., 0]
@@ -376,7 +337,7 @@ class Members:
             if self._frequencies is not None:
                 arrays["frequencies"] = self._frequencies[seeds].cpu().numpy()
             for j, tensor in enumerate(layers):
-                arrays[f"{'bias' if j % 2 else 'weight'}{j // 2}"] = tensor.detach()[seeds].cpu().numpy().copy()
+                arrays[f"{'bias' if j % 2 else 'weight'}{j // 2}"] = tensor[seeds].cpu().numpy().copy()
             policies.append(Policy(arrays))
         return policies
 

@@ -17,17 +17,14 @@ from torch import Tensor
 from tacit.agents.offline import (
     Batch,
     Fourier,
-    Layers,
     Learner,
     Members,
     Policy,
     Watch,
-    approach,
-    network,
-    scalar,
     train,
     train_tables,
 )
+from tacit.agents.perceptrons import Layers, Trace, backward, forward, input_slopes, layer_slopes, network
 from tacit.agents.tables import COUNT, DISCOUNT, NOT_NEGATIVE, POSITIVE, SHARE, in_range
 
 __all__ = ["Policy", "Td3BcConfig", "Watch", "train", "train_tables"]
@@ -88,45 +85,52 @@ class Td3BcConfig:
     def learner(self, members: Members) -> Learner:
         """Two critics and the policy, with the targets of both."""
         d, d_a, hidden = members.observation, members.action, (self.width, self.width)
-        q, policy = members.layers((d + d_a, *hidden, 1), copies=2), members.layers((d, *hidden, d_a))
-        targets = [tensor.detach().clone() for tensor in q + policy]
+        q, policy = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, d_a))
+        target, actor = q.copy(), policy.copy()
         noises = members.normal((self.batch, d_a))
 
-        def step(number: int, batch: Batch) -> Tensor:
+        def step(number: int, batch: Batch) -> tuple[Tensor, Tensor | None]:
             noise = (self.policy_noise * next(noises)).clamp_(-self.noise_clip, self.noise_clip)
-            loss = critic_loss(q, targets[: len(q)], targets[len(q) :], batch, noise, self)
-            if number % self.policy_every == 0:
-                loss = loss + policy_loss(policy, q, batch, self)
-            return loss
+            moves = number % self.policy_every == 0
+            return (
+                critic_gradient(q.layers, target.layers, actor.layers, batch, noise, self),
+                policy_gradient(policy.layers, q.layers, batch, self) if moves else None,
+            )
 
         def follow(number: int) -> None:
             if number % self.policy_every == 0:
-                approach(targets, q + policy, self.target_rate)
+                target.approach(q, self.target_rate)
+                actor.approach(policy, self.target_rate)
 
-        return Learner(q + policy, policy, step, follow)
+        return Learner([q.theta, policy.theta], policy.layers, step, follow)
 
 
-def critic_loss(q: Layers, target: Layers, actor: Layers, batch: Batch, noise: Tensor, config: Td3BcConfig) -> Tensor:
-    """Squared errors of both critics [2K] against the smaller target at a noisy target action, summed over members."""
+def critic_gradient(
+    q: Layers, target: Layers, actor: Layers, batch: Batch, noise: Tensor, config: Td3BcConfig
+) -> Tensor:
+    """Of both critics' mean squared errors against the smaller target at a noisy target action, [2K, P]."""
     s, a, r, s_next, alive = batch
-    with torch.no_grad():
-        following = (torch.tanh(network(actor, s_next, norm=False)) + noise).clamp_(-1.0, 1.0)
-        least = _twins(target, s_next, following, config.layer_norm).amin(1)
-        goal = torch.addcmul(r, alive, least, value=config.discount)
-    return (_twins(q, s, a, config.layer_norm) - goal[:, None]).square().mean(-1).sum()
+    following = (torch.tanh(network(actor, s_next, norm=False)) + noise).clamp_(-1.0, 1.0)
+    least = _twins(target, s_next, following, config.layer_norm).outputs.view(len(s), 2, -1).amin(1)
+    goal = torch.addcmul(r, alive, least, value=config.discount)
+    found = _twins(q, s, a, config.layer_norm)
+    error = found.outputs.view(len(s), 2, -1) - goal[:, None]
+    return backward(q, found, (2.0 / s.shape[1]) * error.view_as(found.outputs))
 
 
-def policy_loss(policy: Layers, q: Layers, batch: Batch, config: Td3BcConfig) -> Tensor:
-    """-lambda Q_1(s, pi(s)) + |pi(s) - a|^2 (equations 3 to 5 of the paper), summed over members."""
+def policy_gradient(policy: Layers, q: Layers, batch: Batch, config: Td3BcConfig) -> Tensor:
+    """Of -lambda Q_1(s, pi(s)) + |pi(s) - a|^2 (equations 3 to 5 of the paper), means over the batch, [K, P]."""
     s, a = batch[:2]
-    chosen = torch.tanh(network(policy, s, norm=False))
-    first = [tensor.detach()[::2] for tensor in q]
-    value = scalar(first, torch.cat([s, chosen], -1), norm=config.layer_norm)
-    weight = config.alpha / value.detach().abs().mean(-1).clamp(min=1e-6)
-    return (chosen - a).square().mean((1, 2)).sum() - (weight * value.mean(-1)).sum()
+    found, first = forward(policy, s, norm=False), [tensor[::2] for tensor in q]
+    chosen = torch.tanh(found.outputs)
+    judged = forward(first, torch.cat([s, chosen], -1), norm=config.layer_norm)
+    weight = config.alpha / judged.outputs.abs().mean(1, keepdim=True).clamp(min=1e-6)
+    by_value = (-weight / s.shape[1]).expand_as(judged.outputs)
+    by_action = (2.0 / a[0].numel()) * (chosen - a)
+    by_action += input_slopes(first, layer_slopes(first, judged, by_value), a.shape[-1])
+    return backward(policy, found, by_action * (1.0 - chosen.square()))
 
 
-def _twins(q: Layers, s: Tensor, a: Tensor, norm: bool) -> Tensor:
-    """Values [K, 2, B] of both critics of every member."""
-    pairs = torch.cat([s, a], -1).repeat_interleave(2, dim=0)
-    return scalar(q, pairs, norm=norm).view(len(s), 2, -1)
+def _twins(q: Layers, s: Tensor, a: Tensor, norm: bool) -> Trace:
+    """Both critics of every member, [2K, B, 1]."""
+    return forward(q, torch.cat([s, a], -1).repeat_interleave(2, dim=0), norm=norm)
