@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from tacit.errors import DataError
 from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import Banner, Chart, PublicReport, Row, Section, grid, tabled
+from tacit.evaluation.report.blocks import Banner, Block, Chart, PublicReport, Row, Section, grid, tabled
 from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles
 from tacit.evaluation.report.evidence import (
     Attack,
@@ -246,7 +246,7 @@ def _usefulness(report: Report) -> Section:
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
         "over training seeds."
     )
-    blocks = (*_warning(report.returns), *grid(drawings), *tabled("Trained on", rows))
+    blocks: list[Block] = [*_warning(report.returns), *grid(drawings), *tabled("Trained on", rows)]
     return Section("What an agent learns from it", blocks, lead, "usefulness")
 
 
