@@ -74,7 +74,7 @@ def unpack(folder: Path) -> None:
     with suppress(ValueError, RecursionError):
         tree = json.loads((folder / INPUT).read_bytes())
     for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        shutil.rmtree(path) if not path.is_symlink() and path.is_dir() else path.unlink()
     root = os.path.realpath(folder)
     for name, node in tree.items() if isinstance(tree, dict) else ():
         with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, OverflowError):
