@@ -104,7 +104,9 @@ def test_what_is_compared_has_the_same_clip() -> None:
 
 
 @pytest.mark.parametrize(("critic", "decisions"), [("none", 1), ("local", 1), ("private", 500)])
-def test_people_of_noise_alone_are_met_for_one_decision_where_they_cannot_matter(critic: Critic, decisions: int) -> None:
+def test_people_of_noise_alone_are_met_for_one_decision_where_they_cannot_matter(
+    critic: Critic, decisions: int
+) -> None:
     unit = Unit("person", "add_or_remove", 40)
     plan = PolicyGradientPlan(rounds=5, users=8, horizon=500, critic=critic, noise_multiplier=1.0)
     deaf = train_report.noise_alone(plan.account(unit=unit, delta=1e-5))
