@@ -106,7 +106,7 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
         run = InMemory(
             plan,
             moves,
-            lambda mean, seed: match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed).policy,
+            lambda mean, seed: match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed),
         )
     else:
         (part,) = (part for part in plan.parts() if part.name == MOVES_PART)

@@ -1,1 +1,1 @@
-"""What the policy gradient is compared with, written for the comparison and then left as it is."""
+"""What tacit is compared with: loops written for a comparison and then left as they are, and other libraries."""

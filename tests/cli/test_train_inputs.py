@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tacit.agents.heads import Categorical
+from tacit.agents.networks import Mlp
+from tacit.agents.policies import Value
 from tacit.cli import main, train_report
 from tacit.cli.console import progress
-from tacit.methods.policy_gradient import recipes
+from tacit.methods.policy_gradient import Policy, PolicyGradientPlan, Scaled, recipes
+from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.local_updates import contributions
+from tacit.methods.policy_gradient.plan import Critic
 from tacit.units import Unit
 
 
@@ -94,6 +101,33 @@ def test_what_is_compared_has_the_same_clip() -> None:
     assert plan.bound < plan.clip_norm
     assert quiet.bound == deaf.bound == plan.bound
     assert (quiet.noise_multiplier, deaf.noise_multiplier) == (0.0, plan.noise_multiplier)
+
+
+@pytest.mark.parametrize(("critic", "decisions"), [("none", 1), ("local", 1), ("private", 500)])
+def test_people_of_noise_alone_are_met_for_one_decision_where_they_cannot_matter(
+    critic: Critic, decisions: int
+) -> None:
+    unit = Unit("person", "add_or_remove", 40)
+    plan = PolicyGradientPlan(rounds=5, users=8, horizon=500, critic=critic, noise_multiplier=1.0)
+    deaf = train_report.noise_alone(plan.account(unit=unit, delta=1e-5))
+    assert deaf.horizon == decisions
+    policy, horizon = Policy(Scaled((-1.0,), (1.0,)), Mlp((1, 3, 2), gain=1.0), Categorical(2)), 4
+    generator, shape = np.random.default_rng(0), (3, horizon)
+    rows = {
+        "observations": generator.uniform(-1, 1, (*shape, 1)).astype(np.float32),
+        "next_observations": generator.uniform(-1, 1, (*shape, 1)).astype(np.float32),
+        "actions": generator.integers(2, size=shape),
+        "rewards": generator.normal(size=shape).astype(np.float32),
+        "terminations": np.zeros(shape, bool),
+        "mask": np.ones(shape, bool),
+        "starts": np.arange(horizon) == np.zeros((3, 1)),
+        "replicate": np.zeros(3, np.int64),
+    }
+    value = Value(policy.features, Mlp((1, 1), gain=1.0)) if critic == "private" else None
+    theta = policy.initial(generator, 1)
+    phi = None if value is None else np.ones((1, value.network.parameters), np.float32)
+    (sent,) = contributions(deaf, policy, value).values()
+    assert np.asarray(sent(rows, Released(theta, phi, np.ones(1)))).any() == (decisions > 1)
 
 
 def test_a_pipe_gets_a_line_for_every_tenth(capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,8 +92,13 @@ def without_noise(plan: PolicyGradientPlan) -> PolicyGradientPlan:
 
 
 def noise_alone(plan: PolicyGradientPlan) -> PolicyGradientPlan:
-    """The same plan with contributions that say nothing: its floor."""
-    return _priced(dataclasses.replace(plan, return_scale=0.0, entropy=0.0), plan)
+    """The same plan with contributions that say nothing: its floor.
+
+    Where these are 0 whatever anybody did, everybody is met for one decision.
+    """
+    zero = plan.critic in ("none", "local") and plan.local is None and plan.fisher is None
+    horizon = 1 if zero else plan.horizon
+    return _priced(dataclasses.replace(plan, return_scale=0.0, entropy=0.0, horizon=horizon), plan)
 
 
 def _priced(changed: PolicyGradientPlan, plan: PolicyGradientPlan) -> PolicyGradientPlan:

@@ -99,6 +99,6 @@ def _simulators(plan: OneShotPlan, vault: Vault | FederatedVault, run: Run, grid
         starts = [homes.read(mean, noise) for mean in released[STARTS]]
     for k, mean in enumerate(released[MOVES_PART]):
         noise = plan.noise_of(MOVES_PART)
-        policy = match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed + k).policy
+        policy = match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed + k)
         simulators.append(Simulator(grid, policy, starts[k], jumps.read(released[JUMPS][k], plan.noise_of(JUMPS))))
     return simulators

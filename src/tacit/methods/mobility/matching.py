@@ -71,19 +71,9 @@ class Matching:
         check("matching.slack", self.slack, 0 < self.slack <= 1, "a number in (0, 1]")
 
 
-@dataclass(frozen=True, eq=False)
-class Matched:
-    """A fitted policy, and how far played days are from the release in squared standard deviations of the known noise,
-    before the fit and after it."""
-
-    policy: TablePolicy
-    before: float
-    after: float
-
-
 def match(
     mean: FloatArray, noise: float, layout: Layout, weights: Weights, plan: Matching, *, seed: int = 0
-) -> Matched:
+) -> TablePolicy:
     """The policy whose days, played in silence, come nearest to a released vector.
 
     Args:
@@ -115,8 +105,7 @@ def match(
         effects = effects + step * min(1.0, LONGEST / max(float(np.abs(step).max()), 1e-12))
     late = sorted(tried[plan.rounds // 2 :], key=lambda attempt: attempt[0])
     final = np.mean([point for _, point in late[: max(1, plan.rounds // 4)]], axis=0)
-    before, after = (fit.distance(fit.played(point, rng)[0].mean(axis=0)) for point in (fit.centre, final))
-    return Matched(TablePolicy(layout, fit.table(final)), before, after)
+    return TablePolicy(layout, fit.table(final))
 
 
 class _Fit:
@@ -199,11 +188,6 @@ class _Fit:
         self._factor = max(float(top / (played @ precision @ played + 1 / width)), shrinkage.LEAST_FACTOR)
         precision = _inverse(self._covariance / self._factor**2 + slack)
         return self._released / self._factor - played, precision
-
-    def distance(self, played: FloatArray) -> float:
-        """Squared distance of a played vector from the released one."""
-        misfit, precision = self.misfit(played)
-        return float(misfit @ precision @ misfit)
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:
