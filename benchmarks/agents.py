@@ -20,16 +20,24 @@ import argparse
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 from experiments.synthesis_agents import MAZE
 
-from benchmarks.peers import d3rlpy_agents, single_file_agents
+from benchmarks.peers import single_file_agents
 from tacit.agents.edac import EdacConfig
 from tacit.agents.iql import IqlConfig
 from tacit.agents.offline import train
 from tacit.agents.td3_bc import Td3BcConfig
 from tacit.envs import maze
+
+d3rlpy_agents: ModuleType | None
+try:
+    from benchmarks.peers import d3rlpy_agents
+except ImportError as missing:
+    print(missing)
+    d3rlpy_agents = None
 
 SEEDS = (0, 1, 2, 3, 4)
 ROWS, STEPS = 20_000, 128
@@ -60,13 +68,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     arguments = parser.parse_args()
     columns = maze.collect(maze.LAYOUTS["ring"], ROWS, seed=900)
-    rows = d3rlpy_agents.dataset(columns)
+    rows = None if d3rlpy_agents is None else d3rlpy_agents.dataset(columns)
     figures: dict[str, float] = {}
 
-    def peer(agent: str, config: Any) -> Callable[[], object]:
+    def peers(agent: str, config: Any) -> dict[str, Callable[[], object]]:
         if agent == "edac":
-            return lambda: [single_file_agents.edac(columns, config, seed) for seed in SEEDS]
-        return lambda: [d3rlpy_agents.train(rows, config, seed) for seed in SEEDS]
+            return {"peer": lambda: [single_file_agents.edac(columns, config, seed) for seed in SEEDS]}
+        if d3rlpy_agents is None:
+            return {}
+        return {"peer": lambda: [d3rlpy_agents.train(rows, config, seed) for seed in SEEDS]}
 
     def loops(agent: str, config: Any) -> dict[str, Callable[[], object]]:
         return {
@@ -77,8 +87,9 @@ def main() -> None:
     for agent, own in AGENTS.items():
         for width, suffix in ((64, ""), (256, "_256")):
             config = replace(PLAIN[agent], width=width, steps=arguments.steps)
-            peers = {"peer": peer(agent, config)}
-            (figures[f"{agent}_over{suffix}"],) = ratios(config, peers, f"{agent}, {width}", columns, arguments.repeats)
+            if ways := peers(agent, config):
+                name = f"{agent}, {width}"
+                (figures[f"{agent}_over{suffix}"],) = ratios(config, ways, name, columns, arguments.repeats)
         for settings, prefix in ((own, agent), (MAZE[agent], f"features_{agent}")):
             config = replace(settings, steps=arguments.steps)
             ways = loops(agent, config)
@@ -92,7 +103,7 @@ def main() -> None:
             "ratio_own_loop": min(figures[f"{agent}_own_loop"] for agent in AGENTS),
             "at_least": {"iql_over": 8, "td3_bc_over": 10, "edac_over": 6, "ratio_loop": 3},
         },
-        packages=("numpy", "torch", "d3rlpy"),
+        packages=("numpy", "torch", *(() if d3rlpy_agents is None else ("d3rlpy",))),
     )
 
 

@@ -27,7 +27,7 @@ try:
         import d3rlpy
         import structlog
 except ImportError as missing:
-    raise SystemExit(INSTALL) from missing
+    raise ImportError(INSTALL) from missing
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
