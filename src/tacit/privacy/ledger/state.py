@@ -11,11 +11,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
-from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, admits, spent, written
+from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, spent, written
+from tacit.privacy.ledger.persistent import PersistentDict
 from tacit.units import Unit
 
 # The lines of a ledger and the hash that chains them.
@@ -65,7 +65,6 @@ def broken(what: str) -> LedgerError:
 
 
 FORMAT = 1
-_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class Terms:
             raise _bad_terms("the budget's delta is not between 0 and 1 / population", f"delta < 1/{self.unit.size}")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
-        if not admits([Charge(self.epsilon, 0.0, 0.0)], self.composition, self.epsilon, self.delta):
+        if not admits(Total.of([Charge(self.epsilon, 0.0, 0.0)], self.composition), self.epsilon, self.delta):
             raise _bad_terms("no plan fits the budget at this Rényi order", "a higher order, epsilon or delta")
 
     def payload(self) -> dict[str, Any]:
@@ -147,17 +146,19 @@ class Reserved:
 
 @dataclass(frozen=True)
 class LedgerState:
-    """The ledger after some entries (immutable).
+    """The ledger after some entries (immutable); the next one's shares with it what the entry leaves as it is.
 
     Args:
         terms: None before the first entry.
         plans: the reserved plans by id, cancelled ones left out.
+        total: what these plans cost together.
         void_reason: why the ledger promises nothing any more, or None.
         seq, head: number of entries and hash of the last one.
     """
 
     terms: Terms | None = None
-    plans: Mapping[str, Reserved] = field(default_factory=lambda: _NONE)
+    plans: PersistentDict[Reserved] = field(default_factory=PersistentDict)
+    total: Total = field(default_factory=lambda: Total("sum"))
     void_reason: str | None = None
     seq: int = 0
     head: str = GENESIS
@@ -171,7 +172,7 @@ class LedgerState:
 
     def spent(self) -> tuple[float, float]:
         """Total (epsilon, delta) charged, rounded up; epsilon is inf once a plan without privacy is in the ledger."""
-        return spent((plan.charge for plan in self.plans.values()), self.bound.composition, self.bound.delta)
+        return spent(self.total, self.bound.delta)
 
     def summaries(self) -> list[PlanSummary]:
         """One summary per reserved plan, in the order of reservation; `method` is the description's "method"."""
@@ -189,14 +190,15 @@ class LedgerState:
 
     def plan(self, plan_id: str) -> Reserved:
         """The reserved plan of that id, or a PlanError."""
-        if plan_id not in self.plans:
+        plan = self.plans.get(plan_id)
+        if plan is None:
             raise PlanError(
                 f"no plan {plan_id!r} is reserved",
                 where="Ledger",
                 expected="a plan that was reserved and not cancelled",
                 remedy="reserve the plan first",
             )
-        return self.plans[plan_id]
+        return plan
 
     def left(self, plan_id: str, part: str) -> tuple[int, int]:
         """(claimed, steps) of one part, or a PlanError."""
@@ -260,7 +262,8 @@ class LedgerState:
         return replace(rules[entry.kind](entry.payload), seq=entry.seq, head=entry.hash)
 
     def _create(self, payload: Mapping[str, Any]) -> LedgerState:
-        return replace(self, terms=Terms.from_payload(payload))
+        terms = Terms.from_payload(payload)
+        return replace(self, terms=terms, total=Total(terms.composition))
 
     def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound
@@ -276,8 +279,8 @@ class LedgerState:
             raise _bad_plan("the plan's delta is not below 1 / population", f"delta < 1/{terms.unit.size}")
         if plan_id in self.plans:
             raise broken("the plan is already reserved")
-        charges = [*(plan.charge for plan in self.plans.values()), charge]
-        if not admits(charges, terms.composition, terms.epsilon, terms.delta):
+        total = self.total.plus(charge)
+        if not admits(total, terms.epsilon, terms.delta):
             before = self.spent()
             raise BudgetExceeded(
                 f"plan {plan_id!r} would bring the total above the budget (epsilon {terms.epsilon!r}, delta "
@@ -288,7 +291,7 @@ class LedgerState:
             )
         plan = Reserved(canonical(payload["description"]), parts, charge, dict.fromkeys(parts, 0))
         void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
-        return replace(self, plans={**self.plans, plan_id: plan}, void_reason=void)
+        return replace(self, plans=self.plans.put(plan_id, plan), total=total, void_reason=void)
 
     def _claim(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, part = payload["plan"], payload["part"]
@@ -297,18 +300,19 @@ class LedgerState:
             raise broken("it claims steps that are not the next ones, or more than 1 % of them")
         plan = self.plans[plan_id]
         plan = replace(plan, claimed={**plan.claimed, part: block.stop})
-        return replace(self, plans={**self.plans, plan_id: plan})
+        return replace(self, plans=self.plans.put(plan_id, plan))
 
     def _cancel(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id = payload["plan"]
-        if any(self.plan(plan_id).claimed.values()):
+        plan = self.plan(plan_id)
+        if any(plan.claimed.values()):
             raise LedgerError(
                 f"plan {plan_id!r} has been touched",
                 where="Ledger.cancel",
                 expected="a plan of which no step was claimed",
                 remedy="it stays charged in full, because its releases cannot be taken back",
             )
-        return replace(self, plans={name: plan for name, plan in self.plans.items() if name != plan_id})
+        return replace(self, plans=self.plans.drop(plan_id), total=self.total.minus(plan.charge))
 
     def _void(self, payload: Mapping[str, Any]) -> LedgerState:
         return replace(self, void_reason=self.void_reason or str(payload["reason"]) or "no reason given")

@@ -1,0 +1,106 @@
+"""A mapping whose every version stays as it is: a change makes a new one that shares all but a few nodes with the old.
+
+A trie of the keys' checksums (Bagwell, *Ideal hash trees*, 2001) with small dicts as leaves. A version is
+seen whole by everybody who holds it, whatever becomes of later ones.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+Value = TypeVar("Value")
+Leaf: TypeAlias = dict[str, tuple[int, Value]]
+"""Key -> (how many keys had been entered before it, value); never changed once it is in a tree."""
+Node: TypeAlias = "Leaf[Value] | tuple[Node[Value], ...]"
+
+_WIDTH = 16  # branches of a node; a leaf with more keys becomes a node
+_BITS = 4  # of a checksum say which branch of a node a key takes
+_DEPTH = 8  # where the 32 bits of a checksum are used up: leaves there hold any number of keys
+
+
+@dataclass(frozen=True, eq=False)
+class PersistentDict(Mapping[str, Value]):
+    """An immutable dict of texts, in the order of entry; `PersistentDict()` is empty.
+
+    Looking a key up, `put` and `drop` take time logarithmic in the number n of keys; going through all, n log n.
+
+    Args:
+        root: the tree.
+        size: number of keys.
+        entered: how many keys were ever entered: the number of the next one.
+    """
+
+    root: Node[Value] = field(default_factory=dict)
+    size: int = 0
+    entered: int = 0
+
+    def __getitem__(self, key: str) -> Value:
+        return self._item(key)[1]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[str]:
+        numbered = ((number, key) for leaf in _leaves(self.root) for key, (number, _) in leaf.items())
+        return (key for _, key in sorted(numbered))
+
+    def put(self, key: str, value: Value) -> PersistentDict[Value]:
+        """The version in which the key has this value; a key that was there keeps its place in the order."""
+        try:
+            number, new = self._item(key)[0], 0
+        except KeyError:
+            number, new = self.entered, 1
+        root = _put(self.root, 0, key, _checksum(key), (number, value))
+        return PersistentDict(root, self.size + new, self.entered + new)
+
+    def drop(self, key: str) -> PersistentDict[Value]:
+        """The version without the key.
+
+        Raises:
+            KeyError: it is not there.
+        """
+        self._item(key)
+        return PersistentDict(_drop(self.root, key, _checksum(key)), self.size - 1, self.entered)
+
+    def _item(self, key: str) -> tuple[int, Value]:
+        node, left = self.root, _checksum(key)
+        while isinstance(node, tuple):
+            node, left = node[left % _WIDTH], left >> _BITS
+        return node[key]
+
+
+def _checksum(key: str) -> int:
+    """32 bits, the same in every process."""
+    return zlib.crc32(key.encode("utf-8", "surrogatepass"))
+
+
+def _put(node: Node[Value], depth: int, key: str, left: int, item: tuple[int, Value]) -> Node[Value]:
+    """The node with the item; `left` is what the nodes above, `depth` of them, have not used of the checksum."""
+    if isinstance(node, tuple):
+        at = left % _WIDTH
+        return (*node[:at], _put(node[at], depth + 1, key, left >> _BITS, item), *node[at + 1 :])
+    leaf = {**node, key: item}
+    if len(leaf) <= _WIDTH or depth == _DEPTH:
+        return leaf
+    branches: list[Leaf[Value]] = [{} for _ in range(_WIDTH)]
+    for name, held in leaf.items():
+        branches[(_checksum(name) >> _BITS * depth) % _WIDTH][name] = held
+    return tuple(branches)
+
+
+def _drop(node: Node[Value], key: str, left: int) -> Node[Value]:
+    if isinstance(node, tuple):
+        at = left % _WIDTH
+        return (*node[:at], _drop(node[at], key, left >> _BITS), *node[at + 1 :])
+    return {name: held for name, held in node.items() if name != key}
+
+
+def _leaves(node: Node[Value]) -> Iterator[Leaf[Value]]:
+    if isinstance(node, tuple):
+        for branch in node:
+            yield from _leaves(branch)
+    else:
+        yield node
