@@ -178,10 +178,15 @@ def rdp_to_epsilon(rdp: Fraction, order: float, delta: float) -> Fraction:
     Guarantee:
         Never below the exact value: the logarithms carry 60 digits, and 1e-30 is added on top.
     """
+    return max(Fraction(0), rdp + _offset(order, delta) + _SLACK)
+
+
+@lru_cache(maxsize=64)
+def _offset(order: float, delta: float) -> Fraction:
+    """What the conversion adds to the Rényi bound, to 60 digits."""
     with localcontext(Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         a, d = Decimal(repr(order)), Decimal(repr(delta))
-        offset = ((a - 1) / a).ln() - (d.ln() + a.ln()) / (a - 1)
-    return max(Fraction(0), rdp + Fraction(offset) + _SLACK)
+        return Fraction(((a - 1) / a).ln() - (d.ln() + a.ln()) / (a - 1))
 
 
 def _converted(total: Total, delta: float) -> tuple[Fraction, Fraction]:

@@ -1,7 +1,7 @@
 """A mapping whose every version stays as it is: a change makes a new one that shares all but a few nodes with the old.
 
-A trie of the keys' checksums (Bagwell, *Ideal hash trees*, 2001) with small dicts as leaves. A version is
-seen whole by everybody who holds it, whatever becomes of later ones.
+A trie of the keys' checksums (Bagwell, *Ideal hash trees*, 2001) with small dicts as leaves. Everybody who holds a
+version sees it whole, whatever becomes of later ones.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 Value = TypeVar("Value")
-Leaf: TypeAlias = dict[str, tuple[int, Value]]
-"""Key -> (how many keys had been entered before it, value); never changed once it is in a tree."""
+Leaf: TypeAlias = dict[str, Value]
+"""Never changed once it is in a tree."""
 Node: TypeAlias = "Leaf[Value] | tuple[Node[Value], ...]"
 
 _WIDTH = 16  # branches of a node; a leaf with more keys becomes a node
@@ -23,53 +23,42 @@ _DEPTH = 8  # where the 32 bits of a checksum are used up: leaves there hold any
 
 @dataclass(frozen=True, eq=False)
 class PersistentDict(Mapping[str, Value]):
-    """An immutable dict of texts, in the order of entry; `PersistentDict()` is empty.
+    """An immutable dict whose keys are texts, in no particular order; `PersistentDict()` is empty.
 
-    Looking a key up, `put` and `drop` take time logarithmic in the number n of keys; going through all, n log n.
+    Looking a key up, `put` and `drop` take time logarithmic in the number of keys.
 
     Args:
         root: the tree.
         size: number of keys.
-        entered: how many keys were ever entered: the number of the next one.
+
+    Edge cases:
+        What is no text is no key. Keys with one checksum share a leaf: many of them cost time, and nothing else.
     """
 
     root: Node[Value] = field(default_factory=dict)
     size: int = 0
-    entered: int = 0
 
     def __getitem__(self, key: str) -> Value:
-        return self._item(key)[1]
+        if not isinstance(key, str):
+            raise KeyError(key)
+        node, left = self.root, _checksum(key)
+        while isinstance(node, tuple):
+            node, left = node[left % _WIDTH], left >> _BITS
+        return node[key]
 
     def __len__(self) -> int:
         return self.size
 
     def __iter__(self) -> Iterator[str]:
-        numbered = ((number, key) for leaf in _leaves(self.root) for key, (number, _) in leaf.items())
-        return (key for _, key in sorted(numbered))
+        return _keys(self.root)
 
     def put(self, key: str, value: Value) -> PersistentDict[Value]:
-        """The version in which the key has this value; a key that was there keeps its place in the order."""
-        try:
-            number, new = self._item(key)[0], 0
-        except KeyError:
-            number, new = self.entered, 1
-        root = _put(self.root, 0, key, _checksum(key), (number, value))
-        return PersistentDict(root, self.size + new, self.entered + new)
+        """The version in which the key has this value."""
+        return PersistentDict(_put(self.root, 0, key, _checksum(key), value), self.size + (key not in self))
 
     def drop(self, key: str) -> PersistentDict[Value]:
-        """The version without the key.
-
-        Raises:
-            KeyError: it is not there.
-        """
-        self._item(key)
-        return PersistentDict(_drop(self.root, key, _checksum(key)), self.size - 1, self.entered)
-
-    def _item(self, key: str) -> tuple[int, Value]:
-        node, left = self.root, _checksum(key)
-        while isinstance(node, tuple):
-            node, left = node[left % _WIDTH], left >> _BITS
-        return node[key]
+        """The version without the key, if it is there."""
+        return PersistentDict(_drop(self.root, key, _checksum(key)), self.size - (key in self))
 
 
 def _checksum(key: str) -> int:
@@ -77,12 +66,12 @@ def _checksum(key: str) -> int:
     return zlib.crc32(key.encode("utf-8", "surrogatepass"))
 
 
-def _put(node: Node[Value], depth: int, key: str, left: int, item: tuple[int, Value]) -> Node[Value]:
-    """The node with the item; `left` is what the nodes above, `depth` of them, have not used of the checksum."""
+def _put(node: Node[Value], depth: int, key: str, left: int, value: Value) -> Node[Value]:
+    """The node with the key; `left` is what the nodes above, `depth` of them, have not used of its checksum."""
     if isinstance(node, tuple):
         at = left % _WIDTH
-        return (*node[:at], _put(node[at], depth + 1, key, left >> _BITS, item), *node[at + 1 :])
-    leaf = {**node, key: item}
+        return (*node[:at], _put(node[at], depth + 1, key, left >> _BITS, value), *node[at + 1 :])
+    leaf = {**node, key: value}
     if len(leaf) <= _WIDTH or depth == _DEPTH:
         return leaf
     branches: list[Leaf[Value]] = [{} for _ in range(_WIDTH)]
@@ -98,9 +87,9 @@ def _drop(node: Node[Value], key: str, left: int) -> Node[Value]:
     return {name: held for name, held in node.items() if name != key}
 
 
-def _leaves(node: Node[Value]) -> Iterator[Leaf[Value]]:
+def _keys(node: Node[Value]) -> Iterator[str]:
     if isinstance(node, tuple):
         for branch in node:
-            yield from _leaves(branch)
+            yield from _keys(branch)
     else:
-        yield node
+        yield from node

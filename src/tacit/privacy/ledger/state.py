@@ -32,25 +32,33 @@ class Entry:
         seq: position, from 1.
         time: UTC wall clock to the second; informational, no rule looks at it.
         kind: create, reserve, claim, cancel, void or note.
-        payload: public JSON values.
+        text: the payload as canonical JSON.
         hash: SHA-256 over the previous entry's hash and this entry's canonical JSON, in hex.
     """
 
     seq: int
     time: str
     kind: str
-    payload: Mapping[str, Any]
+    text: str
     hash: str
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """Public JSON values, read from the text at each access."""
+        return dict(json.loads(self.text))
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def canonical(value: Any) -> str:
     """One text per JSON value: sorted keys, no spaces, ASCII, no NaN or infinity (ValueError or TypeError)."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
-def link(previous: str, seq: int, time: str, kind: str, payload: Mapping[str, Any]) -> str:
-    """The hash that chains an entry to the previous one's."""
-    body = canonical({"kind": kind, "payload": payload, "seq": seq, "time": time})
+def link(previous: str, seq: int, time: str, kind: str, text: str) -> str:
+    """The hash that chains an entry, of which `text` is the payload's canonical JSON, to the previous one's."""
+    body = f'{{"kind":{canonical(kind)},"payload":{text},"seq":{seq},"time":{canonical(time)}}}'
     return hashlib.sha256(f"{previous}\n{body}".encode("ascii")).hexdigest()
 
 
@@ -136,9 +144,18 @@ class Terms:
 
 @dataclass(frozen=True)
 class Reserved:
-    """One plan in the ledger; `description` is canonical JSON, `claimed` counts the steps taken from each part."""
+    """One plan in the ledger.
 
-    description: str
+    Args:
+        seq: the entry that reserved it, and describes it.
+        method: the description's "method".
+        parts: number of steps by part.
+        charge: what it costs.
+        claimed: how many steps were taken from each part.
+    """
+
+    seq: int
+    method: str
     parts: Mapping[str, int]
     charge: Charge
     claimed: Mapping[str, int]
@@ -175,17 +192,17 @@ class LedgerState:
         return spent(self.total, self.bound.delta)
 
     def summaries(self) -> list[PlanSummary]:
-        """One summary per reserved plan, in the order of reservation; `method` is the description's "method"."""
+        """One summary per reserved plan, in the order of reservation."""
         return [
             PlanSummary(
                 id=name,
-                method=str(json.loads(plan.description).get("method", "")),
+                method=plan.method,
                 epsilon=plan.charge.epsilon,
                 delta=plan.charge.delta,
                 steps=sum(plan.parts.values()),
                 claimed=sum(plan.claimed.values()),
             )
-            for name, plan in self.plans.items()
+            for name, plan in sorted(self.plans.items(), key=lambda item: item[1].seq)
         ]
 
     def plan(self, plan_id: str) -> Reserved:
@@ -234,7 +251,8 @@ class LedgerState:
     def next_entry(self, kind: str, payload: Mapping[str, Any], time: str) -> Entry:
         """The entry that would come next; `apply` decides whether it may."""
         seq = self.seq + 1
-        return Entry(seq, time, kind, payload, link(self.head, seq, time, kind, payload))
+        text = canonical(dict(payload))
+        return Entry(seq, time, kind, text, link(self.head, seq, time, kind, text))
 
     def apply(self, entry: Entry) -> LedgerState:
         """The state after `entry`.
@@ -245,7 +263,8 @@ class LedgerState:
         """
         if entry.seq != self.seq + 1:
             raise broken("the sequence has a gap or a repetition")
-        if entry.hash != link(self.head, entry.seq, entry.time, entry.kind, entry.payload):
+        payload = _values(entry.text)
+        if entry.hash != link(self.head, entry.seq, entry.time, entry.kind, entry.text):
             raise broken("its hash does not follow from the previous entry and its content")
         if (self.terms is None) != (entry.kind == "create"):
             raise broken("a ledger has exactly one creation, its first entry")
@@ -259,7 +278,7 @@ class LedgerState:
         }
         if entry.kind not in rules:
             raise broken("its kind is unknown")
-        return replace(rules[entry.kind](entry.payload), seq=entry.seq, head=entry.hash)
+        return replace(rules[entry.kind](payload), seq=entry.seq, head=entry.hash)
 
     def _create(self, payload: Mapping[str, Any]) -> LedgerState:
         terms = Terms.from_payload(payload)
@@ -273,7 +292,7 @@ class LedgerState:
             raise _bad_plan("the plan has no id", "a non-empty text")
         if not parts or not all(type(n) is int and n >= 1 for n in parts.values()):
             raise _bad_plan("the plan's parts are missing or have no steps", "parts={name: steps} with steps >= 1")
-        if not isinstance(payload["description"], Mapping):
+        if not isinstance(payload["description"], dict):
             raise _bad_plan("the plan's description is not a mapping", "a dict of public JSON values")
         if written(charge.delta) * terms.unit.size >= 1:
             raise _bad_plan("the plan's delta is not below 1 / population", f"delta < 1/{terms.unit.size}")
@@ -289,7 +308,8 @@ class LedgerState:
                 expected="a plan that fits into what is left",
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
-        plan = Reserved(canonical(payload["description"]), parts, charge, dict.fromkeys(parts, 0))
+        method = str(payload["description"].get("method", ""))
+        plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0))
         void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
         return replace(self, plans=self.plans.put(plan_id, plan), total=total, void_reason=void)
 
@@ -338,6 +358,17 @@ def replay(entries: Iterable[Entry]) -> LedgerState:
     if state.terms is None:
         raise broken("the ledger has no first entry")
     return state
+
+
+def _values(text: str) -> dict[str, Any]:
+    """The payload that this is the canonical JSON of, or a LedgerError."""
+    try:
+        value = json.loads(text)
+        if isinstance(value, dict) and canonical(value) == text:
+            return value
+    except (TypeError, ValueError, RecursionError):
+        pass
+    raise broken("its content is not canonical JSON")
 
 
 def largest_claim(steps: int) -> int:
