@@ -441,8 +441,7 @@ def _entries(connection: sqlite3.Connection, rng: random.Random) -> None:
     connection.execute("DELETE FROM entries")
     head = GENESIS
     for seq, (_, time, what, payload) in enumerate(rows, start=1):
-        value = json.loads(payload)
-        head = link(head, seq, time, what, value if isinstance(value, dict) else {})
+        head = link(head, seq, time, what, payload if isinstance(json.loads(payload), dict) else "{}")
         connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", (seq, time, what, payload, head))
 
 

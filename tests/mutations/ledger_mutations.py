@@ -102,8 +102,9 @@ def touched_plan_cancelled(patch: pytest.MonkeyPatch) -> None:
     """A plan gives its charge back after its first step."""
 
     def cancel(self: Any, payload: Any) -> Any:
-        plans = {name: plan for name, plan in self.plans.items() if name != payload["plan"]}
-        return ledger_state.replace(self, plans=plans)
+        plan_id = payload["plan"]
+        total = self.total.minus(self.plans[plan_id].charge)
+        return ledger_state.replace(self, plans=self.plans.drop(plan_id), total=total)
 
     patch.setattr(ledger_state.LedgerState, "_cancel", cancel)
 

@@ -65,7 +65,8 @@ def forge(path: Path, kind: str, payload: dict[str, object]) -> None:
     """Append an entry with a right hash, as a patched program could."""
     connection = sqlite3.connect(path)
     seq, head = connection.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-    row = (seq + 1, "t", kind, canonical(payload), link(head, seq + 1, "t", kind, payload))
+    text = canonical(payload)
+    row = (seq + 1, "t", kind, text, link(head, seq + 1, "t", kind, text))
     connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", row)
     connection.commit()
     connection.close()

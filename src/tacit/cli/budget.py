@@ -17,7 +17,7 @@ from tacit.cli.plan_declarations import Evaluate, Imitate, Learn, Synthesize
 from tacit.cli.run_folder import RunFolder
 from tacit.data.store import read_spec, read_unit
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
-from tacit.privacy.accounting.filters import Charge, admits
+from tacit.privacy.accounting.filters import Charge, Total, admits
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.vault import plan as plans
@@ -266,7 +266,7 @@ def require_payable(command: Command, plan: Plan, words: Words, *, resumed: bool
     require_only(command)
     path = ledger_path(command)
     if not path.exists():
-        if not admits([charge], "sum", *budget):
+        if not admits(Total.of([charge], "sum"), *budget):
             raise _too_much(path, budget, words)
         return
     view = Ledger.read(path)
@@ -276,8 +276,7 @@ def require_payable(command: Command, plan: Plan, words: Words, *, resumed: bool
         if begun.claimed and not resumed:
             raise _begun_before(path, words)
         return
-    charges = [summary.charge for summary in view.state.plans.values()]
-    if view.composition == "sum" and not admits([*charges, charge], "sum", view.epsilon, view.delta):
+    if view.composition == "sum" and not admits(view.state.total.plus(charge), view.epsilon, view.delta):
         raise _too_much(path, _left(view), words)
 
 

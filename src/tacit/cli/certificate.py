@@ -113,11 +113,11 @@ def show_ledger(command: LedgerShow) -> None:
     for plan in view.plans():
         share = "untouched" if plan.claimed == 0 else f"{plan.claimed:,} of {plan.steps:,} steps claimed"
         say(f"  plan {plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {share}")
-    notes = [entry for entry in view.entries() if entry.kind == "note"]
-    for entry in notes:
-        if entry.payload["kind"] not in FOLDED:
-            say(f"  {entry.time} {entry.payload['kind']}: {entry.payload['text']}")
-    if counts := Counter(entry.payload["kind"] for entry in notes if entry.payload["kind"] in FOLDED):
+    notes = [(entry.time, entry.payload) for entry in view.entries() if entry.kind == "note"]
+    for time, note in notes:
+        if note["kind"] not in FOLDED:
+            say(f"  {time} {note['kind']}: {note['text']}")
+    if counts := Counter(note["kind"] for _, note in notes if note["kind"] in FOLDED):
         kinds = ", ".join(f"{counts[kind]:,} of kind {kind}" for kind in FOLDED if counts[kind])
         say(f"  notes that mechanisms keep for themselves: {kinds}")
     if view.void_reason is not None:

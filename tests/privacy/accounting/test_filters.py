@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting.filters import Charge, RdpOrder, admits, rdp_to_epsilon, spent, written
+from tacit.privacy.accounting.filters import Charge, RdpOrder, Total, admits, rdp_to_epsilon, spent, written
 
 positive = st.floats(min_value=5e-324, max_value=1e6)
 small = st.floats(min_value=0.0, max_value=1e-3)
@@ -16,13 +16,13 @@ small = st.floats(min_value=0.0, max_value=1e-3)
 def test_ten_plans_of_a_tenth_fill_a_budget_of_one_exactly() -> None:
     tenths = [Charge(0.1, 1e-7)] * 10
     assert sum(c.epsilon for c in tenths) != 1.0  # floats would be off
-    assert admits(tenths, "sum", 1.0, 1e-6)
-    assert spent(tenths, "sum", 1e-6) == (1.0, 1e-6)
-    assert not admits([*tenths, Charge(5e-324, 0.0)], "sum", 1.0, 1e-6)
+    assert admits(Total.of(tenths, "sum"), 1.0, 1e-6)
+    assert spent(Total.of(tenths, "sum"), 1e-6) == (1.0, 1e-6)
+    assert not admits(Total.of([*tenths, Charge(5e-324, 0.0)], "sum"), 1.0, 1e-6)
 
 
 def test_delta_alone_can_exceed_the_budget() -> None:
-    assert not admits([Charge(0.1, 6e-7)] * 2, "sum", 1.0, 1e-6)
+    assert not admits(Total.of([Charge(0.1, 6e-7)] * 2, "sum"), 1.0, 1e-6)
 
 
 @given(st.lists(st.tuples(positive, small), max_size=8), positive, small)
@@ -30,13 +30,13 @@ def test_sum_is_exact_and_never_above(costs: list[tuple[float, float]], epsilon:
     charges = [Charge(e, d) for e, d in costs]
     exact_e = sum((Fraction(repr(e)) for e, _ in costs), Fraction(0))
     exact_d = sum((Fraction(repr(d)) for _, d in costs), Fraction(0))
-    assert admits(charges, "sum", epsilon, delta) == (
+    assert admits(Total.of(charges, "sum"), epsilon, delta) == (
         exact_e <= Fraction(repr(epsilon)) and exact_d <= Fraction(repr(delta))
     )
-    total = spent(charges, "sum", delta)
+    total = spent(Total.of(charges, "sum"), delta)
     assert Fraction(repr(total[0])) >= exact_e
     assert total[0] == pytest.approx(float(exact_e), rel=1e-15, abs=5e-324)
-    if admits(charges, "sum", epsilon, delta):
+    if admits(Total.of(charges, "sum"), epsilon, delta):
         assert total[0] <= epsilon
         assert total[1] <= delta
 
@@ -69,9 +69,9 @@ def test_rdp_conversion_bounds_the_gaussian_hockey_stick() -> None:
 def test_rdp_filter_adds_rdp_and_ignores_the_plans_own_epsilon() -> None:
     limit = 3.0 - float(rdp_to_epsilon(Fraction(0), 16.0, 1e-6))
     half = Charge(2.9, 1e-8, rdp=limit / 2 - 1e-9)
-    assert admits([half, half], RdpOrder(16.0), 3.0, 1e-6)
-    assert not admits([half, half, Charge(2.9, 1e-8, rdp=1e-6)], RdpOrder(16.0), 3.0, 1e-6)
-    epsilon, delta = spent([half, half], RdpOrder(16.0), 1e-6)
+    assert admits(Total.of([half, half], RdpOrder(16.0)), 3.0, 1e-6)
+    assert not admits(Total.of([half, half, Charge(2.9, 1e-8, rdp=1e-6)], RdpOrder(16.0)), 3.0, 1e-6)
+    epsilon, delta = spent(Total.of([half, half], RdpOrder(16.0)), 1e-6)
     assert 2.999 < epsilon <= 3.0
     assert delta == 1e-6
 
@@ -79,15 +79,15 @@ def test_rdp_filter_adds_rdp_and_ignores_the_plans_own_epsilon() -> None:
 def test_rdp_filter_needs_a_finite_rdp() -> None:
     for rdp in (None, math.inf):
         with pytest.raises(PlanError, match="no finite Rényi bound"):
-            admits([Charge(0.1, 0.0, rdp)], RdpOrder(2.0), 1.0, 1e-6)
+            admits(Total.of([Charge(0.1, 0.0, rdp)], RdpOrder(2.0)), 1.0, 1e-6)
 
 
 def test_infinite_plans_show_in_what_is_spent_and_stay_out_of_admission() -> None:
     charges = [Charge(math.inf, 0.0), Charge(0.5, 1e-7)]
-    assert spent(charges, "sum", 1e-6) == (math.inf, 1e-7)
-    assert admits(charges, "sum", 0.5, 1e-6)
-    assert spent([], "sum", 1e-6) == (0.0, 0.0)
-    assert spent([], RdpOrder(8.0), 1e-6) == (0.0, 0.0)
+    assert spent(Total.of(charges, "sum"), 1e-6) == (math.inf, 1e-7)
+    assert admits(Total.of(charges, "sum"), 0.5, 1e-6)
+    assert spent(Total.of([], "sum"), 1e-6) == (0.0, 0.0)
+    assert spent(Total.of([], RdpOrder(8.0)), 1e-6) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache, reduce
 from typing import Literal
 
 from tacit.errors import PlanError
@@ -97,12 +98,53 @@ class Charge:
         return math.isfinite(self.epsilon)
 
 
-def spent(charges: Iterable[Charge], composition: Composition, delta: float) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Total:
+    """Exact sums of what plans cost; one plan more or less takes the same time however many there are.
+
+    Args:
+        composition: "sum", or the RdpOrder whose `rdp` values the charges carry.
+        cost: of the finite charges, the sum of the epsilons ("sum") or of the Rényi bounds (RdpOrder), as written.
+        delta: of the finite charges, the sum of the deltas, as written.
+        finite, infinite: how many charges of each sort there are.
+
+    Guarantee:
+        After any `plus` and `minus`, equal to the total of the charges that are left, taken in any order.
+    """
+
+    composition: Composition
+    cost: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+    finite: int = 0
+    infinite: int = 0
+
+    @classmethod
+    def of(cls, charges: Iterable[Charge], composition: Composition) -> Total:
+        """The total of these charges; errors as in `plus`."""
+        return reduce(cls.plus, charges, cls(composition))
+
+    def plus(self, charge: Charge) -> Total:
+        """The total with one charge more.
+
+        Raises:
+            PlanError: the composition is an RdpOrder, and the finite charge has no finite rdp.
+        """
+        cost, delta = _exact(charge, self.composition)
+        finite, infinite = self.finite + charge.finite, self.infinite + (not charge.finite)
+        return Total(self.composition, self.cost + cost, self.delta + delta, finite, infinite)
+
+    def minus(self, charge: Charge) -> Total:
+        """The total without one of its charges; errors as in `plus`."""
+        cost, delta = _exact(charge, self.composition)
+        finite, infinite = self.finite - charge.finite, self.infinite - (not charge.finite)
+        return Total(self.composition, self.cost - cost, self.delta - delta, finite, infinite)
+
+
+def spent(total: Total, delta: float) -> tuple[float, float]:
     """Total (epsilon, delta) of adaptively chosen plans, rounded up to floats.
 
     Args:
-        charges: the plans' costs, in any order.
-        composition: "sum" or the RdpOrder whose `rdp` values the charges carry.
+        total: the plans' costs.
         delta: the delta at which an RdpOrder is converted (unused by "sum").
 
     Returns:
@@ -111,25 +153,20 @@ def spent(charges: Iterable[Charge], composition: Composition, delta: float) -> 
     Guarantee:
         If every charge is a valid bound for its plan, whatever came before it, the interaction is (epsilon, delta)-DP.
     """
-    charges = list(charges)
-    total = _total([charge for charge in charges if charge.finite], composition, delta)
-    infinite = len(charges) > 0 and not all(charge.finite for charge in charges)
-    return (math.inf if infinite else _round_up(total[0])), _round_up(total[1])
+    exact = _converted(total, delta)
+    return (math.inf if total.infinite else _round_up(exact[0])), _round_up(exact[1])
 
 
-def admits(charges: Iterable[Charge], composition: Composition, epsilon: float, delta: float) -> bool:
-    """Whether plans with these charges stay within the budget (epsilon, delta).
+def admits(total: Total, epsilon: float, delta: float) -> bool:
+    """Whether plans with this total stay within the budget (epsilon, delta).
 
     Infinite charges are left out: they void the ledger and no filter speaks about them.
-
-    Raises:
-        PlanError: `composition` is an RdpOrder and a finite charge has no finite rdp.
 
     Guarantee:
         Exact: True only if the sums of the numbers as written do not exceed the budget as written.
     """
-    total = _total([charge for charge in charges if charge.finite], composition, delta)
-    return total[0] <= written(epsilon) and total[1] <= written(delta)
+    exact = _converted(total, delta)
+    return exact[0] <= written(epsilon) and exact[1] <= written(delta)
 
 
 def rdp_to_epsilon(rdp: Fraction, order: float, delta: float) -> Fraction:
@@ -141,32 +178,43 @@ def rdp_to_epsilon(rdp: Fraction, order: float, delta: float) -> Fraction:
     Guarantee:
         Never below the exact value: the logarithms carry 60 digits, and 1e-30 is added on top.
     """
+    return max(Fraction(0), rdp + _offset(order, delta) + _SLACK)
+
+
+@lru_cache(maxsize=64)
+def _offset(order: float, delta: float) -> Fraction:
+    """What the conversion adds to the Rényi bound, to 60 digits."""
     with localcontext(Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         a, d = Decimal(repr(order)), Decimal(repr(delta))
-        offset = ((a - 1) / a).ln() - (d.ln() + a.ln()) / (a - 1)
-    return max(Fraction(0), rdp + Fraction(offset) + _SLACK)
+        return Fraction(((a - 1) / a).ln() - (d.ln() + a.ln()) / (a - 1))
 
 
-def _total(charges: list[Charge], composition: Composition, delta: float) -> tuple[Fraction, Fraction]:
-    if not charges:
+def _converted(total: Total, delta: float) -> tuple[Fraction, Fraction]:
+    """Exact (epsilon, delta) of the finite charges."""
+    if total.finite == 0:
+        return Fraction(0), Fraction(0)
+    if total.composition == "sum":
+        return total.cost, total.delta
+    return rdp_to_epsilon(total.cost, total.composition.order, delta), written(delta)
+
+
+def _exact(charge: Charge, composition: Composition) -> tuple[Fraction, Fraction]:
+    """What a charge adds to the sums of a total."""
+    if not charge.finite:
         return Fraction(0), Fraction(0)
     if composition == "sum":
-        return sum((written(c.epsilon) for c in charges), Fraction(0)), sum(
-            (written(c.delta) for c in charges), Fraction(0)
+        return written(charge.epsilon), written(charge.delta)
+    if charge.rdp is None or not math.isfinite(charge.rdp):
+        raise PlanError(
+            "the plan has no finite Rényi bound",
+            where="Ledger.reserve",
+            expected=f"rdp= at order {composition.order!r}, because the ledger composes by RDP at that order",
+            remedy="pass the plan's Rényi bound, or use a ledger with composition='sum'",
         )
-    rdp = Fraction(0)
-    for charge in charges:
-        if charge.rdp is None or not math.isfinite(charge.rdp):
-            raise PlanError(
-                "the plan has no finite Rényi bound",
-                where="Ledger.reserve",
-                expected=f"rdp= at order {composition.order!r}, because the ledger composes by RDP at that order",
-                remedy="pass the plan's Rényi bound, or use a ledger with composition='sum'",
-            )
-        rdp += written(charge.rdp)
-    return rdp_to_epsilon(rdp, composition.order, delta), written(delta)
+    return written(charge.rdp), written(charge.delta)
 
 
+@lru_cache(maxsize=1024)
 def written(value: float) -> Fraction:
     """The number that a finite float stands for when it is printed: its shortest decimal, exactly."""
     return Fraction(repr(value))

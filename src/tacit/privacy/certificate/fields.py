@@ -16,7 +16,7 @@ from dp_accounting.dp_event import DpEvent
 from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, flatten
-from tacit.privacy.accounting.filters import Charge, admits, composition_of
+from tacit.privacy.accounting.filters import Charge, Total, admits, composition_of
 from tacit.privacy.certificate import canonical
 from tacit.privacy.mechanisms.base import Part, composed, neighbours, publish_logs
 from tacit.privacy.mechanisms.kinds import part_of
@@ -239,7 +239,7 @@ def _beyond_budget(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
             yield "total.composition", "has no bound for the event"
         else:
             charge = Charge(float(record["epsilon"]), record["delta"], rdp)
-            if not admits([charge], composition, budget, total["budget_delta"]):
+            if not admits(Total.of([charge], composition), budget, total["budget_delta"]):
                 yield "total.budget_epsilon", "is below what the plan alone costs at the order"
 
 

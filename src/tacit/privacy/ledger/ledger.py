@@ -171,10 +171,10 @@ class Ledger:
         """
         charge = Charge(epsilon, delta, rdp)
         try:
-            described = canonical(dict(description))
+            described = json.loads(canonical(dict(description)))
             payload = {
                 "plan": plan_id,
-                "description": json.loads(described),
+                "description": described,
                 "parts": {name: operator.index(steps) for name, steps in parts.items()},
                 "epsilon": repr(charge.epsilon),
                 "delta": repr(charge.delta),
@@ -192,7 +192,7 @@ class Ledger:
             if reservation is None:
                 self._append("reserve", payload)
             elif (
-                _identified(reservation.description) != _identified(described)
+                _identified(self._entries[reservation.seq - 1].payload["description"]) != _identified(described)
                 or dict(reservation.parts) != payload["parts"]
                 or _above(charge, reservation.charge)
             ):
@@ -368,9 +368,9 @@ class Ledger:
             yield
 
 
-def _identified(description: str) -> str:
+def _identified(description: Mapping[str, Any]) -> str:
     """A description by the names of format 1: a plan stays the one that was reserved when a field is renamed."""
-    return canonical(as_in_format_1(json.loads(description)))
+    return canonical(as_in_format_1(description))
 
 
 def _above(new: Charge, old: Charge) -> bool:

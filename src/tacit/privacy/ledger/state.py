@@ -11,11 +11,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
-from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, admits, spent, written
+from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, spent, written
+from tacit.privacy.ledger.persistent import PersistentDict
 from tacit.units import Unit
 
 # The lines of a ledger and the hash that chains them.
@@ -32,25 +32,33 @@ class Entry:
         seq: position, from 1.
         time: UTC wall clock to the second; informational, no rule looks at it.
         kind: create, reserve, claim, cancel, void or note.
-        payload: public JSON values.
+        text: the payload as canonical JSON.
         hash: SHA-256 over the previous entry's hash and this entry's canonical JSON, in hex.
     """
 
     seq: int
     time: str
     kind: str
-    payload: Mapping[str, Any]
+    text: str
     hash: str
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """Public JSON values, read from the text at each access."""
+        return dict(json.loads(self.text))
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def canonical(value: Any) -> str:
     """One text per JSON value: sorted keys, no spaces, ASCII, no NaN or infinity (ValueError or TypeError)."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
-def link(previous: str, seq: int, time: str, kind: str, payload: Mapping[str, Any]) -> str:
-    """The hash that chains an entry to the previous one's."""
-    body = canonical({"kind": kind, "payload": payload, "seq": seq, "time": time})
+def link(previous: str, seq: int, time: str, kind: str, text: str) -> str:
+    """The hash that chains an entry, of which `text` is the payload's canonical JSON, to the previous one's."""
+    body = f'{{"kind":{canonical(kind)},"payload":{text},"seq":{seq},"time":{canonical(time)}}}'
     return hashlib.sha256(f"{previous}\n{body}".encode("ascii")).hexdigest()
 
 
@@ -65,7 +73,6 @@ def broken(what: str) -> LedgerError:
 
 
 FORMAT = 1
-_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class Terms:
             raise _bad_terms("the budget's delta is not between 0 and 1 / population", f"delta < 1/{self.unit.size}")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
-        if not admits([Charge(self.epsilon, 0.0, 0.0)], self.composition, self.epsilon, self.delta):
+        if not admits(Total.of([Charge(self.epsilon, 0.0, 0.0)], self.composition), self.epsilon, self.delta):
             raise _bad_terms("no plan fits the budget at this Rényi order", "a higher order, epsilon or delta")
 
     def payload(self) -> dict[str, Any]:
@@ -137,9 +144,18 @@ class Terms:
 
 @dataclass(frozen=True)
 class Reserved:
-    """One plan in the ledger; `description` is canonical JSON, `claimed` counts the steps taken from each part."""
+    """One plan in the ledger.
 
-    description: str
+    Args:
+        seq: the entry that reserved it, and describes it.
+        method: the description's "method".
+        parts: number of steps by part.
+        charge: what it costs.
+        claimed: how many steps were taken from each part.
+    """
+
+    seq: int
+    method: str
     parts: Mapping[str, int]
     charge: Charge
     claimed: Mapping[str, int]
@@ -147,17 +163,19 @@ class Reserved:
 
 @dataclass(frozen=True)
 class LedgerState:
-    """The ledger after some entries (immutable).
+    """The ledger after some entries (immutable); the next one's shares with it what the entry leaves as it is.
 
     Args:
         terms: None before the first entry.
         plans: the reserved plans by id, cancelled ones left out.
+        total: what these plans cost together.
         void_reason: why the ledger promises nothing any more, or None.
         seq, head: number of entries and hash of the last one.
     """
 
     terms: Terms | None = None
-    plans: Mapping[str, Reserved] = field(default_factory=lambda: _NONE)
+    plans: PersistentDict[Reserved] = field(default_factory=PersistentDict)
+    total: Total = field(default_factory=lambda: Total("sum"))
     void_reason: str | None = None
     seq: int = 0
     head: str = GENESIS
@@ -171,32 +189,33 @@ class LedgerState:
 
     def spent(self) -> tuple[float, float]:
         """Total (epsilon, delta) charged, rounded up; epsilon is inf once a plan without privacy is in the ledger."""
-        return spent((plan.charge for plan in self.plans.values()), self.bound.composition, self.bound.delta)
+        return spent(self.total, self.bound.delta)
 
     def summaries(self) -> list[PlanSummary]:
-        """One summary per reserved plan, in the order of reservation; `method` is the description's "method"."""
+        """One summary per reserved plan, in the order of reservation."""
         return [
             PlanSummary(
                 id=name,
-                method=str(json.loads(plan.description).get("method", "")),
+                method=plan.method,
                 epsilon=plan.charge.epsilon,
                 delta=plan.charge.delta,
                 steps=sum(plan.parts.values()),
                 claimed=sum(plan.claimed.values()),
             )
-            for name, plan in self.plans.items()
+            for name, plan in sorted(self.plans.items(), key=lambda item: item[1].seq)
         ]
 
     def plan(self, plan_id: str) -> Reserved:
         """The reserved plan of that id, or a PlanError."""
-        if plan_id not in self.plans:
+        plan = self.plans.get(plan_id)
+        if plan is None:
             raise PlanError(
                 f"no plan {plan_id!r} is reserved",
                 where="Ledger",
                 expected="a plan that was reserved and not cancelled",
                 remedy="reserve the plan first",
             )
-        return self.plans[plan_id]
+        return plan
 
     def left(self, plan_id: str, part: str) -> tuple[int, int]:
         """(claimed, steps) of one part, or a PlanError."""
@@ -232,7 +251,8 @@ class LedgerState:
     def next_entry(self, kind: str, payload: Mapping[str, Any], time: str) -> Entry:
         """The entry that would come next; `apply` decides whether it may."""
         seq = self.seq + 1
-        return Entry(seq, time, kind, payload, link(self.head, seq, time, kind, payload))
+        text = canonical(dict(payload))
+        return Entry(seq, time, kind, text, link(self.head, seq, time, kind, text))
 
     def apply(self, entry: Entry) -> LedgerState:
         """The state after `entry`.
@@ -243,7 +263,8 @@ class LedgerState:
         """
         if entry.seq != self.seq + 1:
             raise broken("the sequence has a gap or a repetition")
-        if entry.hash != link(self.head, entry.seq, entry.time, entry.kind, entry.payload):
+        payload = _values(entry.text)
+        if entry.hash != link(self.head, entry.seq, entry.time, entry.kind, entry.text):
             raise broken("its hash does not follow from the previous entry and its content")
         if (self.terms is None) != (entry.kind == "create"):
             raise broken("a ledger has exactly one creation, its first entry")
@@ -257,10 +278,11 @@ class LedgerState:
         }
         if entry.kind not in rules:
             raise broken("its kind is unknown")
-        return replace(rules[entry.kind](entry.payload), seq=entry.seq, head=entry.hash)
+        return replace(rules[entry.kind](payload), seq=entry.seq, head=entry.hash)
 
     def _create(self, payload: Mapping[str, Any]) -> LedgerState:
-        return replace(self, terms=Terms.from_payload(payload))
+        terms = Terms.from_payload(payload)
+        return replace(self, terms=terms, total=Total(terms.composition))
 
     def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound
@@ -270,14 +292,14 @@ class LedgerState:
             raise _bad_plan("the plan has no id", "a non-empty text")
         if not parts or not all(type(n) is int and n >= 1 for n in parts.values()):
             raise _bad_plan("the plan's parts are missing or have no steps", "parts={name: steps} with steps >= 1")
-        if not isinstance(payload["description"], Mapping):
+        if not isinstance(payload["description"], dict):
             raise _bad_plan("the plan's description is not a mapping", "a dict of public JSON values")
         if written(charge.delta) * terms.unit.size >= 1:
             raise _bad_plan("the plan's delta is not below 1 / population", f"delta < 1/{terms.unit.size}")
         if plan_id in self.plans:
             raise broken("the plan is already reserved")
-        charges = [*(plan.charge for plan in self.plans.values()), charge]
-        if not admits(charges, terms.composition, terms.epsilon, terms.delta):
+        total = self.total.plus(charge)
+        if not admits(total, terms.epsilon, terms.delta):
             before = self.spent()
             raise BudgetExceeded(
                 f"plan {plan_id!r} would bring the total above the budget (epsilon {terms.epsilon!r}, delta "
@@ -286,9 +308,10 @@ class LedgerState:
                 expected="a plan that fits into what is left",
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
-        plan = Reserved(canonical(payload["description"]), parts, charge, dict.fromkeys(parts, 0))
+        method = str(payload["description"].get("method", ""))
+        plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0))
         void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
-        return replace(self, plans={**self.plans, plan_id: plan}, void_reason=void)
+        return replace(self, plans=self.plans.put(plan_id, plan), total=total, void_reason=void)
 
     def _claim(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, part = payload["plan"], payload["part"]
@@ -297,18 +320,19 @@ class LedgerState:
             raise broken("it claims steps that are not the next ones, or more than 1 % of them")
         plan = self.plans[plan_id]
         plan = replace(plan, claimed={**plan.claimed, part: block.stop})
-        return replace(self, plans={**self.plans, plan_id: plan})
+        return replace(self, plans=self.plans.put(plan_id, plan))
 
     def _cancel(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id = payload["plan"]
-        if any(self.plan(plan_id).claimed.values()):
+        plan = self.plan(plan_id)
+        if any(plan.claimed.values()):
             raise LedgerError(
                 f"plan {plan_id!r} has been touched",
                 where="Ledger.cancel",
                 expected="a plan of which no step was claimed",
                 remedy="it stays charged in full, because its releases cannot be taken back",
             )
-        return replace(self, plans={name: plan for name, plan in self.plans.items() if name != plan_id})
+        return replace(self, plans=self.plans.drop(plan_id), total=self.total.minus(plan.charge))
 
     def _void(self, payload: Mapping[str, Any]) -> LedgerState:
         return replace(self, void_reason=self.void_reason or str(payload["reason"]) or "no reason given")
@@ -334,6 +358,17 @@ def replay(entries: Iterable[Entry]) -> LedgerState:
     if state.terms is None:
         raise broken("the ledger has no first entry")
     return state
+
+
+def _values(text: str) -> dict[str, Any]:
+    """The payload that this is the canonical JSON of, or a LedgerError."""
+    try:
+        value = json.loads(text)
+        if isinstance(value, dict) and canonical(value) == text:
+            return value
+    except (TypeError, ValueError, RecursionError):
+        pass
+    raise broken("its content is not canonical JSON")
 
 
 def largest_claim(steps: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -23,7 +22,7 @@ from pathlib import Path
 
 from tacit import plain_files
 from tacit.errors import LedgerError
-from tacit.privacy.ledger.state import GENESIS, Entry, broken, canonical
+from tacit.privacy.ledger.state import GENESIS, Entry, broken
 
 if sys.platform == "win32":
     import msvcrt
@@ -461,17 +460,7 @@ def _load(connection: sqlite3.Connection) -> list[Entry]:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-    entries = []
-    for position, (seq, time, kind, payload, digest) in enumerate(rows, start=1):
-        try:
-            value = json.loads(payload)
-            intact = isinstance(value, dict) and canonical(value) == payload
-        except (TypeError, ValueError, RecursionError):
-            intact = False
-        if not intact:
-            raise broken(f"entry {position} is not valid (its content is not canonical JSON)")
-        entries.append(Entry(seq, time, kind, value, digest))
-    return entries
+    return [Entry(*row) for row in rows]
 
 
 def _disconnect(connections: list[sqlite3.Connection], pid: int) -> None:
@@ -480,7 +469,7 @@ def _disconnect(connections: list[sqlite3.Connection], pid: int) -> None:
 
 
 def _row(entry: Entry) -> Sequence[object]:
-    return (entry.seq, entry.time, entry.kind, canonical(dict(entry.payload)), entry.hash)
+    return (entry.seq, entry.time, entry.kind, entry.text, entry.hash)
 
 
 @contextlib.contextmanager

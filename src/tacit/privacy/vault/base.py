@@ -336,12 +336,11 @@ def certify(
 def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:
     """Where another plan of the ledger protects policies alone: what the total then does not protect."""
     held = {plan.id for plan in ledger.plans()} - {plan_id}
+    reserved = (entry.payload for entry in ledger.entries() if entry.kind == "reserve")
     plan_ids = {
-        entry.payload["plan"]
-        for entry in ledger.entries()
-        if entry.kind == "reserve"
-        and entry.payload["plan"] in held
-        and publish_logs([part_of(part) for part in entry.payload["description"].get("parts", ())])
+        payload["plan"]
+        for payload in reserved
+        if payload["plan"] in held and publish_logs([part_of(part) for part in payload["description"].get("parts", ())])
     }
     return [
         f"logs, from the release of plan {identity}, which the total of this ledger counts: it protects policies alone"

@@ -295,9 +295,9 @@ def too_few(part: AboveThreshold, unit: Unit) -> MechanismError:
 def admitted(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:
     """The parts of all plans that the ledger holds beside this one, as they were written when they were reserved."""
     held = {plan.id for plan in ledger.plans()} - {identity}
-    for entry in ledger.entries():
-        if entry.kind == "reserve" and entry.payload["plan"] in held:
-            yield from entry.payload["description"].get("parts", ())
+    for payload in (entry.payload for entry in ledger.entries() if entry.kind == "reserve"):
+        if payload["plan"] in held:
+            yield from payload["description"].get("parts", ())
 
 
 def _refused(what: str, expected: str, remedy: str) -> PlanError:
