@@ -168,18 +168,15 @@ class Ingest:
             raise self._error("there are no records", "at least one transition")
         self._refuse_bounds_of_others()
         self._refuse_fitted_bounds()
-        codes, starts = self._sink.take("units"), self._sink.take("starts")
+        self._units = self._episodes = Codes()  # the ids have done their work
+        for name in ("firsts", "starts"):
+            self._sink.append(name, np.full(1, self._total))
+        offsets, episodes, codes = (self._sink.take(name) for name in ("firsts", "starts", "units"))
         if self._grouped:
+            del codes  # as large as the order
             order = np.arange(self._total)
-            offsets = np.concatenate(
-                [np.zeros(1, np.int64), np.flatnonzero(np.diff(codes)) + 1, np.full(1, self._total)]
-            )
         else:
-            order = np.argsort(codes, kind="stable")
-            offsets = np.concatenate(
-                [np.zeros(1, np.int64), np.cumsum(np.bincount(codes, minlength=self._units.count))]
-            )
-        episodes = np.append(np.flatnonzero(starts), self._total)
+            order, offsets = np.argsort(codes, kind="stable"), np.append(0, np.cumsum(np.bincount(codes)))
         index = {"order": order, "offsets": offsets, "episodes": episodes}
         records = self._sink.finish(
             {name: values.astype(np.int64, copy=False) for name, values in index.items()},
@@ -209,14 +206,15 @@ class Ingest:
             remedy = "declare terminals=True, or correct the data"
             what = "an episode terminates, but the spec declares terminals=False"
             raise self._error(what, "no termination", row, remedy=remedy)
-        codes, starts = self._code(columns, units, episodes)
-        for name, values in (*columns.items(), ("units", codes), ("starts", starts)):
+        codes, changes, starts = self._code(columns, units, episodes)
+        rows = {"firsts": self._total + np.flatnonzero(changes), "starts": self._total + np.flatnonzero(starts)}
+        for name, values in (*columns.items(), ("units", codes), *rows.items()):
             self._sink.append(name, values)
         self._row += len(codes)
         self._total += len(codes)
 
-    def _code(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array]:
-        """Unit codes `(n,)` int64 and which rows start an episode `(n,)` bool."""
+    def _code(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array, Array]:
+        """Unit codes `(n,)` int64, and which rows have another unit than the one before, or start an episode `(n,)`."""
         n = len(columns["rewards"])
         done = columns["terminations"] | columns["truncations"]
         last_unit, last_episode, last_done = self._last or (-1, None, True)
@@ -242,6 +240,7 @@ class Ingest:
             self._owner = "transition" if units == EACH_TRANSITION else "episode"
             codes = self._units.count - 1 + np.cumsum(starts)
             self._units.count += int(starts.sum())
+            changes = starts
         else:
             codes = self._units.encode(self._ids(units, "unit"))
             if (codes < self._first_unit).any():
@@ -262,7 +261,7 @@ class Ingest:
             starts |= changes
         self._grouped &= bool(np.all(np.diff(codes) >= 0)) and int(codes[0]) >= last_unit
         self._last = (int(codes[-1]), None if runs is None else int(runs[-1]), bool(done[-1]))
-        return codes.astype(np.int64, copy=False), starts
+        return codes.astype(np.int64, copy=False), changes, starts
 
     def _bounded(self, name: str, raw: Array, space: Space) -> Array:
         width = 1 if isinstance(space, Discrete) else space.size
