@@ -5,6 +5,7 @@ Errors raised here may name the file and the row (counted from 1), never a cell 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -23,28 +24,55 @@ class Codes:
 
     def __init__(self) -> None:
         self.count = 0
-        self._rising: list[Array] = []  # whole-number ids that have only ever grown need no table
+        self._rising: list[Array] = []  # ids that have only ever grown need no table
+        self._last: Hashable = None
         self._table: dict[Hashable, int] | None = None
 
     def encode(self, ids: Array) -> Array:
         """Codes of the next ids: `(n,)` int64, or `(n,)` objects that are text or whole numbers -> `(n,)` int64."""
-        if self._table is None and ids.dtype != object:
-            last = self._rising[-1][-1] if self._rising else None
-            if (last is None or ids[0] >= last) and bool(np.all(ids[1:] >= ids[:-1])):
-                new = np.ones(len(ids), dtype=np.bool_)
-                new[0], new[1:] = last is None or ids[0] > last, ids[1:] != ids[:-1]
-                codes = self.count - 1 + np.cumsum(new)
-                self.count += int(new.sum())
-                if new.any():
-                    self._rising.append(ids[new])
-                return codes
+        packed = _packed(ids) if self._table is None else None
+        new = None if packed is None else _grown(self._last, ids, packed)
+        if packed is not None and new is not None:
+            codes: Array = self.count - 1 + np.cumsum(new)
+            self.count += int(new.sum())
+            self._rising.append(packed[new])
+            self._last = ids[-1]
+            return codes
         if self._table is None:
-            earlier: Sequence[int] = np.concatenate(self._rising).tolist() if self._rising else []
-            self._table, self._rising = {value: code for code, value in enumerate(earlier)}, []
+            earlier = np.concatenate(self._rising) if self._rising else ids[:0]
+            known = (earlier.astype(str) if earlier.dtype.kind == "S" else earlier).tolist()
+            self._table, self._rising = {value: code for code, value in enumerate(known)}, []
         table = self._table
         codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int64, len(ids))
         self.count = len(table)
         return codes
+
+
+def _packed(ids: Array) -> Array | None:
+    """Ids without an object each: int64, or bytes of ASCII text; None of any others."""
+    if ids.dtype != object:
+        return ids
+    with contextlib.suppress(TypeError, UnicodeEncodeError):
+        if "\0" not in "".join(ids):  # the bytes would lose one at the end
+            return ids.astype("S")
+    return None
+
+
+def _grown(last: Any, ids: Array, packed: Array) -> Array | None:
+    """Which ids are larger than the one before, the first than `last`; None where one is smaller.
+
+    Of two texts the longer one is larger, so that numbers written as text grow as numbers do.
+    """
+    larger = np.ones(len(ids), np.bool_)
+    smaller = np.zeros(len(ids), np.bool_)
+    larger[1:], smaller[1:] = packed[1:] > packed[:-1], packed[1:] < packed[:-1]
+    if last is not None:
+        larger[0], smaller[0] = ids[0] > last, ids[0] < last
+    if ids.dtype == object:
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        change = np.diff(lengths, prepend=lengths[0] if last is None else len(last))
+        larger, smaller = (change > 0) | (larger & (change == 0)), (change < 0) | (smaller & (change == 0))
+    return None if smaller.any() else larger
 
 
 EACH_TRANSITION = ":transition"
