@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from tacit import hub
 from tacit.cli import learn, main
 from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.store import FolderColumns
 from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
 from tacit.methods.experts.consensus import Consensus
@@ -120,6 +122,30 @@ def test_the_report_shows_agreement_and_compares(taught: Path) -> None:
     (taught / "report.html").unlink()
     assert run("report", str(taught)) == 0
     assert (taught / "report.html").read_text() == page
+
+
+def test_logs_that_memory_does_not_hold_teach_the_same(
+    taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without noise nothing is random but the public seeds."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr(learn, "IN_MEMORY", 0)
+    written: list[str] = []
+    finish = FolderColumns.finish
+    monkeypatch.setattr(
+        FolderColumns,
+        "finish",
+        lambda self, *given, **named: written.append(self.folder.name) or finish(self, *given, **named),
+    )
+    assert run(*POLES, "--out", str(tmp_path / "run")) == 0
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert sorted(written) == ["logs", "random"]
+    rows, others = (
+        json.loads((folder / "run.json").read_text())["report"]["returns"] for folder in (taught, tmp_path / "run")
+    )
+    assert rows[:2] == others[:2]
+    assert [row["role"] for row in rows[:2]] == ["ceiling", "experts"]
 
 
 def test_it_plays_and_is_exported(taught: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

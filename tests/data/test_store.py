@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from records import SPEC, arrays, same, trajectories, with_propensities
 
-from tacit.data import Box, PublicSpec, Trajectories, store
+from tacit.data import Box, Discrete, PublicSpec, Trajectories, store
 from tacit.errors import DataError, FileError
 
 
@@ -241,3 +241,17 @@ def test_ingest_to_disk_holds_no_copy(tmp_path: Path) -> None:
     assert data.counts() == {"transitions": rows, "episodes": rows // 100, "units": rows // 100}
     assert sum(column.nbytes for column in data.columns.values()) > 33e6
     assert peak < 20e6
+
+
+def test_ingest_to_memory_holds_little_more_than_the_records() -> None:
+    rows = 400_000
+    spec = PublicSpec(Box((-1,), (1,)), Discrete(2), Box((0,), (1,)), "declared")
+    column, flags = np.zeros(rows, np.float32), np.zeros(rows, np.bool_)
+    fields = {"observations": column, "next_observations": column, "actions": flags, "rewards": column}
+    tracemalloc.start()
+    data = Trajectories.from_arrays(**fields, terminations=flags, unit_ids=np.arange(rows), spec=spec, simulated=True)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert data.counts() == {"transitions": rows, "episodes": rows, "units": rows}
+    assert held == pytest.approx(rows * (4 + 4 + 8 + 4 + 1 + 1 + 3 * 8), rel=0.01)
+    assert peak < 1.6 * held

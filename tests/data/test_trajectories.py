@@ -55,6 +55,33 @@ def test_grouped_whole_number_units_keep_their_order() -> None:
     assert offsets.tolist() == [0, 3, 4, 5]
 
 
+GROWING = {
+    "numbers written as text": ["9", "10", "10", "100", "2000"],
+    "names with a number": ["p1", "p1", "p2", "p10", "p11"],
+    "a shorter one late": ["p1", "p10", "p11", "p2", "p10"],
+    "one that falls": ["b", "c", "a", "c", "b"],
+    "zeros in front": ["1", "01", "1", "001", "01"],
+    "letters beyond ASCII": ["a", "b", "\u00e9", "b", "\u00e9"],
+    "a zero byte behind": ["a", "a\0", "a", "b", "a\0"],
+    "a number beyond 64 bits": [2**70, 2**71, 2**70, 1, 2],
+    "whole numbers": [3, 3, 4, 5, 3],
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_each_id_has_one_code_whether_the_ids_grow_or_not(name: str) -> None:
+    """In one chunk, and row by row, where a table takes over in the middle."""
+    ids = GROWING[name]
+    first_seen = list(dict.fromkeys(ids))
+    for size in (5, 1, 2):
+        codes = ingest.Codes()
+        chunks = [np.array(ids, object)[i : i + size] for i in range(0, 5, size)]
+        if name == "whole numbers":
+            chunks = [chunk.astype(np.int64) for chunk in chunks]
+        assert np.concatenate([codes.encode(chunk) for chunk in chunks]).tolist() == [first_seen.index(i) for i in ids]
+        assert codes.count == len(first_seen)
+
+
 def test_where_episodes_end_is_told_by_a_flag_by_ids_or_by_the_units() -> None:
     """One person's rows without flags could be any number of episodes, as those of the second could."""
     none = {"terminations": [False] * 5, "truncations": None}

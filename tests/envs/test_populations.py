@@ -82,6 +82,10 @@ def test_seeds_and_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(np.unique(first["episode_ids"]), np.arange(21))
     starts = first["observations"][np.flatnonzero(np.diff(first["episode_ids"], prepend=-1))]
     assert len(np.unique(starts[:, 0])) == 21
+    whole = Trajectories.from_arrays(**first, spec=here.spec, simulated=True)
+    blocks = Trajectories.from_blocks(populations.log_blocks(here, experts, 3, 10, seed=1), spec=here.spec)
+    assert all(np.array_equal(blocks.columns[name], column) for name, column in whole.columns.items())
+    assert np.array_equal(blocks.episodes, whole.episodes)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit import hub
 from tacit.agents.policies import Acting
+from tacit.agents.stacked import Stacked
 from tacit.cli import budget, learn_plan
 from tacit.cli.budget import ledger_path
 from tacit.cli.console import Interrupted, progress, say
-from tacit.cli.learn_plan import Plan, Planned, Played, least_floor, opened, planned, require_sound, unit
+from tacit.cli.learn_plan import Plan, Planned, least_floor, opened, planned, require_sound, unit
 from tacit.cli.plan_declarations import Learn
 from tacit.cli.run_folder import (
     CERTIFICATE,
@@ -74,6 +82,25 @@ MARKS = 2_000
 """States in the picture, the first ones of the public anchors."""
 SAMPLE = 200
 """Of simulated experts, those whose own returns are measured."""
+IN_MEMORY = 2**24
+"""Rows that are played here and kept in memory; more of them are written to a folder and mapped."""
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Logs that were played here, with the policies that played them.
+
+    Attributes:
+        data: the logs, one unit a policy.
+        experts: the k-th is the policy of unit k.
+        again: plays the same rows once more, a few experts' at a time.
+        store: the folder where the logs lie; None where they are held in memory.
+    """
+
+    data: Trajectories
+    experts: Stacked
+    again: Callable[[], Iterator[Mapping[str, Any]]]
+    store: Path | None
 
 
 def learn(command: Learn) -> None:
@@ -115,26 +142,27 @@ def _promise(command: Learn, setup: Planned) -> None:
 
 def _produce(command: Learn, setup: Planned, world: World | None) -> None:
     watch = Stopwatch()
-    data, played = _experts(command, setup, world)
-    asked = played.experts if played is not None and level(setup.plan) == "policies" else None
-    if asked is not None:
-        require_policies(asked, data.spec, floor=least_floor(command))
-    settings = settings_of(command)
-    simulated = data.simulated
-    with RunFolder.attempt(command.out, "learn", settings, resume=None) as run:
-        with budget.opened(command, setup.plan, run) as ledger:
-            vault = Vault(data, ledger, experts=asked)
-            with progress("Learning with privacy"), budget.spending(ledger, WORDS):
-                release = experts.fit(setup.plan, vault, setup.simulator, anchors=setup.anchors)
-            hub.save(release, run.inside(FOLDER), notes=_notes(world))
-            certify(run, release.certificate)
-        page = report(command, setup, release, world, run.path.name)
-        finish(run, page)
-        if world is not None:
-            page = _compared(run, page, command, setup, release.value, world, played if simulated else None)
-            size = ("Parameters", f"{release.value.policy.parameters:,}")
-            page = dataclasses.replace(page, costs=(size, *watch.costs()) if simulated else ())
+    with tempfile.TemporaryDirectory(prefix="tacit-learn-") as scratch:
+        data, played = _experts(command, setup, world, Path(scratch))
+        asked = played.experts if played is not None and level(setup.plan) == "policies" else None
+        if asked is not None:
+            require_policies(asked, data.spec, floor=least_floor(command))
+        settings = settings_of(command)
+        simulated = data.simulated
+        with RunFolder.attempt(command.out, "learn", settings, resume=None) as run:
+            with budget.opened(command, setup.plan, run) as ledger:
+                vault = Vault(data, ledger, experts=asked)
+                with progress("Learning with privacy"), budget.spending(ledger, WORDS):
+                    release = experts.fit(setup.plan, vault, setup.simulator, anchors=setup.anchors)
+                hub.save(release, run.inside(FOLDER), notes=_notes(world))
+                certify(run, release.certificate)
+            page = report(command, setup, release, world, run.path.name)
             finish(run, page)
+            if world is not None:
+                page = _compared(run, page, command, setup, release.value, world, played if simulated else None)
+                size = ("Parameters", f"{release.value.policy.parameters:,}")
+                page = dataclasses.replace(page, costs=(size, *watch.costs()) if simulated else ())
+                finish(run, page)
     _closing(command, run, page)
 
 
@@ -145,7 +173,7 @@ def _compared(
     setup: Planned,
     value: Learned,
     world: World,
-    played: learn_plan.Played | None,
+    played: Played | None,
 ) -> ExpertsReport:
     """The page with what the policy returns; an interruption leaves the one without.
 
@@ -159,14 +187,46 @@ def _compared(
         raise Interrupted(f"{done}, and {run.inside(REPORT)} lacks its returns alone") from None
 
 
-def _experts(command: Learn, setup: Planned, world: World | None) -> tuple[Trajectories, learn_plan.Played | None]:
+def _experts(command: Learn, setup: Planned, world: World | None, scratch: Path) -> tuple[Trajectories, Played | None]:
     """The logs, and the policies that played them where that happened here."""
     if command.source is not None and learn_plan.is_logs(command.source):
         return _logs(command), None
     assert world is not None
-    played = learn_plan.played(command, setup.plan, world)
-    with progress("Checking the logs"):
-        return trajectories(played, world, simulated=learn_plan.nobody(command)), played
+    played = _played(command, setup.plan, world, scratch)
+    return played.data, played
+
+
+def _played(command: Learn, plan: Plan, world: World, scratch: Path) -> Played:
+    """Simulated experts, or those whose policies lie in the folder, and what they play.
+
+    Args:
+        command, plan, world: as planned.
+        scratch: an empty folder, for more than `IN_MEMORY` rows.
+
+    Raises:
+        FileError: a file holds no policy.
+        DataError: a policy is not one for the world, two are the same, or there are too few or too many of them.
+    """
+    floor = least_floor(command)
+    if command.source is None:
+        with progress("Simulating experts"):
+            policies = populations.population(
+                world, command.kind or "good", learn_plan.simulated(command), seed=command.seed, floor=floor
+            )
+    else:
+        with progress("Reading the policies"):
+            policies = hub.load_experts(
+                command.source, world.spec, activation=command.activation or "relu", floor=floor
+            )
+        learn_plan.require_enough(command, plan, policies.count)
+    # What real experts' policies play must not be known to anybody: released prefixes are protected by that alone.
+    seed = command.seed if learn_plan.nobody(command) else secrets.randbits(128)
+    episodes, horizon = command.episodes or learn_plan.EPISODES, command.horizon or world.horizon
+    again = partial(populations.log_blocks, world, policies, episodes, horizon, seed=seed)
+    store = scratch / "logs" if policies.count * episodes * horizon > IN_MEMORY else None
+    with progress("Playing episodes of all experts"):
+        data = Trajectories.from_blocks(again(), spec=world.spec, simulated=learn_plan.nobody(command), store=store)
+    return Played(data, policies, again, store)
 
 
 def _logs(command: Learn) -> Trajectories:
@@ -317,10 +377,10 @@ def _returns(command: Learn, planned: Planned, value: Learned, world: World, pla
     ceiling: list[Row] = []
     if quiet is not None:
         with progress("Learning the same without noise"):
-            learned = _again(planned, quiet, played, world)
+            learned = _again(planned, quiet, played)
         ceiling = [measured(learned.actor(), "the same without noise", "ceiling")]
     with progress("Learning from actions at random"):
-        learned = _again(planned, planned.plan, at_random(played, world.actions, seed=seed), world)
+        learned = _again(planned, planned.plan, at_random(played, world, seed=seed))
     floor = measured(learned.actor(), "actions at random", "floor")
     return [*ceiling, _own(played, world, seed), *rows, floor]
 
@@ -335,11 +395,10 @@ def _own(played: Played, world: World, seed: int) -> Row:
     return Row("the experts themselves", "experts", float(each.mean()), low, high)
 
 
-def _again(planned: Planned, plan: Plan, played: Played, world: World) -> Learned:
+def _again(planned: Planned, plan: Plan, played: Played) -> Learned:
     """Another plan, under a ledger that is thrown away: everybody in it is simulated."""
     with budget.thrown_away(plan, epsilon=planned.plan.epsilon) as ledger:
-        data = trajectories(played, world, simulated=True)
-        vault = Vault(data, ledger, experts=played.experts if level(plan) == "policies" else None)
+        vault = Vault(copy.copy(played.data), ledger, experts=played.experts if level(plan) == "policies" else None)
         return experts.fit(plan, vault, planned.simulator, anchors=planned.anchors).value
 
 
@@ -352,12 +411,12 @@ def _without_noise(plan: Plan) -> Plan | None:
     return dataclasses.replace(plan, noise_multiplier=0.0).account(unit=plan.unit, delta=plan.delta)
 
 
-def trajectories(played: learn_plan.Played, world: World, *, simulated: bool) -> Trajectories:
-    """The logs of policies, one unit a policy."""
-    return Trajectories.from_arrays(**played.columns, spec=world.spec, simulated=simulated)
-
-
-def at_random(played: learn_plan.Played, actions: int, *, seed: int) -> learn_plan.Played:
+def at_random(played: Played, world: World, *, seed: int) -> Played:
     """The same states with actions that say nothing: what a policy learns from noise."""
-    drawn = np.random.default_rng(seed).integers(actions, size=len(played.columns["actions"]))
-    return dataclasses.replace(played, columns={**played.columns, "actions": drawn})
+    generator = np.random.default_rng(seed)
+    blocks = (
+        {**block, "actions": generator.integers(world.actions, size=len(block["actions"]))} for block in played.again()
+    )
+    store = None if played.store is None else played.store.with_name("random")
+    data = Trajectories.from_blocks(blocks, spec=world.spec, simulated=True, store=store)
+    return dataclasses.replace(played, data=data)

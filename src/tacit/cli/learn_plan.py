@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,17 +10,14 @@ from typing import Any, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import hub
 from tacit.agents import features as maps
 from tacit.agents import learners
 from tacit.agents.features import Features, OneHot, Quadratic
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.agents.stacked import Stacked
 from tacit.cli import options, worlds
 from tacit.cli.budget import require_unit
-from tacit.cli.console import progress
 from tacit.cli.options import given
 from tacit.cli.plan_declarations import EXPERTS_OPTIONS, Clone, Learn
 from tacit.cli.worlds import LONGEST, OwnDomain
@@ -341,19 +336,6 @@ def least_floor(command: Learn) -> float:
     return populations.FLOOR if command.simulates else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class Played:
-    """Logs that were played here, with the policies that played them.
-
-    Attributes:
-        columns: for `Trajectories.from_arrays`.
-        experts: the k-th is the policy of unit k.
-    """
-
-    columns: Mapping[str, Any]
-    experts: Stacked
-
-
 def is_logs(source: Path) -> bool:
     """Whether a folder holds imported logs."""
     return (source / SPEC).is_file()
@@ -411,30 +393,6 @@ def spec_of(command: Learn, world: World | None) -> PublicSpec:
             remedy="name another --world, or none",
         )
     return spec
-
-
-def played(command: Learn, plan: Plan, world: World) -> Played:
-    """Simulated experts, or those whose policies lie in the folder, and what they play.
-
-    Raises:
-        FileError: a file holds no policy.
-        DataError: a policy is not one for the world, two are the same, or there are too few or too many of them.
-    """
-    floor = least_floor(command)
-    if command.source is None:
-        with progress("Simulating experts"):
-            experts = populations.population(
-                world, command.kind or "good", simulated(command), seed=command.seed, floor=floor
-            )
-    else:
-        with progress("Reading the policies"):
-            experts = hub.load_experts(command.source, world.spec, activation=command.activation or "relu", floor=floor)
-        require_enough(command, plan, experts.count)
-    # What real experts' policies play must not be known to anybody: released prefixes are protected by that alone.
-    seed = command.seed if nobody(command) else secrets.randbits(128)
-    with progress("Playing episodes of all experts"):
-        columns = populations.logs(world, experts, command.episodes or EPISODES, command.horizon, seed=seed)
-    return Played(columns, experts)
 
 
 def nobody(command: Learn) -> bool:

@@ -5,6 +5,7 @@ Errors raised here may name the file and the row (counted from 1), never a cell 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -23,28 +24,55 @@ class Codes:
 
     def __init__(self) -> None:
         self.count = 0
-        self._rising: list[Array] = []  # whole-number ids that have only ever grown need no table
+        self._rising: list[Array] = []  # ids that have only ever grown need no table
+        self._last: Hashable = None
         self._table: dict[Hashable, int] | None = None
 
     def encode(self, ids: Array) -> Array:
         """Codes of the next ids: `(n,)` int64, or `(n,)` objects that are text or whole numbers -> `(n,)` int64."""
-        if self._table is None and ids.dtype != object:
-            last = self._rising[-1][-1] if self._rising else None
-            if (last is None or ids[0] >= last) and bool(np.all(ids[1:] >= ids[:-1])):
-                new = np.ones(len(ids), dtype=np.bool_)
-                new[0], new[1:] = last is None or ids[0] > last, ids[1:] != ids[:-1]
-                codes = self.count - 1 + np.cumsum(new)
-                self.count += int(new.sum())
-                if new.any():
-                    self._rising.append(ids[new])
-                return codes
+        packed = _packed(ids) if self._table is None else None
+        new = None if packed is None else _grown(self._last, ids, packed)
+        if packed is not None and new is not None:
+            codes: Array = self.count - 1 + np.cumsum(new)
+            self.count += int(new.sum())
+            self._rising.append(packed[new])
+            self._last = ids[-1]
+            return codes
         if self._table is None:
-            earlier: Sequence[int] = np.concatenate(self._rising).tolist() if self._rising else []
-            self._table, self._rising = {value: code for code, value in enumerate(earlier)}, []
+            earlier = np.concatenate(self._rising) if self._rising else ids[:0]
+            known = (earlier.astype(str) if earlier.dtype.kind == "S" else earlier).tolist()
+            self._table, self._rising = {value: code for code, value in enumerate(known)}, []
         table = self._table
         codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int64, len(ids))
         self.count = len(table)
         return codes
+
+
+def _packed(ids: Array) -> Array | None:
+    """Ids without an object each: int64, or bytes of ASCII text; None of any others."""
+    if ids.dtype != object:
+        return ids
+    with contextlib.suppress(TypeError, UnicodeEncodeError):
+        if "\0" not in "".join(ids):  # the bytes would lose one at the end
+            return ids.astype("S")
+    return None
+
+
+def _grown(last: Any, ids: Array, packed: Array) -> Array | None:
+    """Which ids are larger than the one before, the first than `last`; None where one is smaller.
+
+    Of two texts the longer one is larger, so that numbers written as text grow as numbers do.
+    """
+    larger = np.ones(len(ids), np.bool_)
+    smaller = np.zeros(len(ids), np.bool_)
+    larger[1:], smaller[1:] = packed[1:] > packed[:-1], packed[1:] < packed[:-1]
+    if last is not None:
+        larger[0], smaller[0] = ids[0] > last, ids[0] < last
+    if ids.dtype == object:
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        change = np.diff(lengths, prepend=lengths[0] if last is None else len(last))
+        larger, smaller = (change > 0) | (larger & (change == 0)), (change < 0) | (smaller & (change == 0))
+    return None if smaller.any() else larger
 
 
 EACH_TRANSITION = ":transition"
@@ -168,18 +196,15 @@ class Ingest:
             raise self._error("there are no records", "at least one transition")
         self._refuse_bounds_of_others()
         self._refuse_fitted_bounds()
-        codes, starts = self._sink.take("units"), self._sink.take("starts")
+        self._units = self._episodes = Codes()  # the ids have done their work
+        for name in ("firsts", "starts"):
+            self._sink.append(name, np.full(1, self._total))
+        offsets, episodes, codes = (self._sink.take(name) for name in ("firsts", "starts", "units"))
         if self._grouped:
+            del codes  # as large as the order
             order = np.arange(self._total)
-            offsets = np.concatenate(
-                [np.zeros(1, np.int64), np.flatnonzero(np.diff(codes)) + 1, np.full(1, self._total)]
-            )
         else:
-            order = np.argsort(codes, kind="stable")
-            offsets = np.concatenate(
-                [np.zeros(1, np.int64), np.cumsum(np.bincount(codes, minlength=self._units.count))]
-            )
-        episodes = np.append(np.flatnonzero(starts), self._total)
+            order, offsets = np.argsort(codes, kind="stable"), np.append(0, np.cumsum(np.bincount(codes)))
         index = {"order": order, "offsets": offsets, "episodes": episodes}
         records = self._sink.finish(
             {name: values.astype(np.int64, copy=False) for name, values in index.items()},
@@ -209,14 +234,15 @@ class Ingest:
             remedy = "declare terminals=True, or correct the data"
             what = "an episode terminates, but the spec declares terminals=False"
             raise self._error(what, "no termination", row, remedy=remedy)
-        codes, starts = self._code(columns, units, episodes)
-        for name, values in (*columns.items(), ("units", codes), ("starts", starts)):
+        codes, changes, starts = self._code(columns, units, episodes)
+        rows = {"firsts": self._total + np.flatnonzero(changes), "starts": self._total + np.flatnonzero(starts)}
+        for name, values in (*columns.items(), ("units", codes), *rows.items()):
             self._sink.append(name, values)
         self._row += len(codes)
         self._total += len(codes)
 
-    def _code(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array]:
-        """Unit codes `(n,)` int64 and which rows start an episode `(n,)` bool."""
+    def _code(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array, Array]:
+        """Unit codes `(n,)` int64, and which rows have another unit than the one before, or start an episode `(n,)`."""
         n = len(columns["rewards"])
         done = columns["terminations"] | columns["truncations"]
         last_unit, last_episode, last_done = self._last or (-1, None, True)
@@ -242,6 +268,7 @@ class Ingest:
             self._owner = "transition" if units == EACH_TRANSITION else "episode"
             codes = self._units.count - 1 + np.cumsum(starts)
             self._units.count += int(starts.sum())
+            changes = starts
         else:
             codes = self._units.encode(self._ids(units, "unit"))
             if (codes < self._first_unit).any():
@@ -262,7 +289,7 @@ class Ingest:
             starts |= changes
         self._grouped &= bool(np.all(np.diff(codes) >= 0)) and int(codes[0]) >= last_unit
         self._last = (int(codes[-1]), None if runs is None else int(runs[-1]), bool(done[-1]))
-        return codes.astype(np.int64, copy=False), starts
+        return codes.astype(np.int64, copy=False), changes, starts
 
     def _bounded(self, name: str, raw: Array, space: Space) -> Array:
         width = 1 if isinstance(space, Discrete) else space.size

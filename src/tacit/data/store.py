@@ -78,17 +78,26 @@ def layout(spec: PublicSpec) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 
 
 class MemoryColumns:
-    """Columns that grow in memory."""
+    """Columns that grow in memory, in place: a block that has to move is mapped elsewhere, not copied."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[Array]] = {}
+        self._columns: dict[str, Array] = {}
+        self._rows: dict[str, int] = {}
 
     def append(self, name: str, values: Array) -> None:
-        self._parts.setdefault(name, []).append(values)
+        start = self._rows.get(name, 0)
+        end = start + len(values)
+        column = self._columns.setdefault(name, np.empty((0, *values.shape[1:]), values.dtype))
+        if end > len(column):
+            column.resize((max(end, len(column) * 9 // 8), *column.shape[1:]), refcheck=False)
+        column[start:end] = values
+        self._rows[name] = end
 
     def take(self, name: str) -> Array:
         """The whole column; it can be taken once."""
-        return np.concatenate(self._parts.pop(name))
+        column = self._columns.pop(name)
+        column.resize((self._rows.pop(name), *column.shape[1:]), refcheck=False)
+        return column
 
     def finish(
         self,
@@ -103,7 +112,8 @@ class MemoryColumns:
         return Records({name: self.take(name) for name in layout(spec)}, **index, owner=owner, unit=unit)
 
     def abort(self) -> None:
-        self._parts.clear()
+        self._columns.clear()
+        self._rows.clear()
 
 
 class FolderColumns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -97,8 +97,35 @@ class Trajectories:
         columns = {"observations": observations, "actions": actions, "rewards": rewards}
         columns |= {"next_observations": next_observations, "terminations": terminations, "truncations": truncations}
         columns |= {"propensities": propensities}
+        block = {**columns, "unit_ids": unit_ids, "episode_ids": episode_ids}
+        return cls.from_blocks([block], spec=spec, unit_name=unit_name, simulated=simulated, store=store)
+
+    @classmethod
+    def from_blocks(
+        cls,
+        blocks: Iterable[Mapping[str, Any]],
+        *,
+        spec: PublicSpec,
+        unit_name: str | None = None,
+        simulated: bool = False,
+        store: str | os.PathLike[str] | None = None,
+    ) -> Trajectories:
+        """From rows that come a block at a time, each with the arrays of `from_arrays` by name; a block may be dropped
+        once the next is asked for.
+
+        Args:
+            blocks: the next rows of all columns, with "unit_ids" and perhaps "episode_ids"; ids go on between blocks.
+            spec, unit_name, simulated, store: see `from_arrays`.
+
+        Raises:
+            DataError: the records break a rule of the class.
+            FileError: the folder exists already or cannot be written.
+        """
         with Ingest(spec, simulated=simulated, store=store, unit=unit_name) as ingest:
-            ingest.add(columns, unit_ids, episode_ids)
+            for block in blocks:
+                columns = dict(block)
+                units, episodes = columns.pop("unit_ids", None), columns.pop("episode_ids", None)
+                ingest.add(columns, units, episodes)
             return cls(ingest.finish(), spec, simulated=simulated)
 
     @classmethod

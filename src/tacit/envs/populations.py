@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -38,6 +39,7 @@ __all__ = [
     "cart_pole_gains",
     "count",
     "disturbed",
+    "log_blocks",
     "logs",
     "policies",
     "population",
@@ -392,8 +394,19 @@ def logs(
         Columns for `Trajectories.from_arrays` in the order unit, episode, time: observations, actions, rewards,
         next_observations, terminations, truncations, unit_ids (0 .. m - 1) and episode_ids.
     """
+    blocks = list(log_blocks(world, experts, trajectories, horizon, seed=seed))
+    return {name: np.concatenate([block.pop(name) for block in blocks]) for name in list(blocks[0])}
+
+
+def log_blocks(
+    world: World, experts: Stacked, trajectories: int = 20, horizon: int | None = None, *, seed: int
+) -> Iterator[dict[str, Array]]:
+    """The rows of `logs`, those of a few experts at a time, for `Trajectories.from_blocks`.
+
+    Args:
+        world, experts, trajectories, horizon, seed: as of `logs`.
+    """
     at_once = max(1, TOGETHER // trajectories)
-    blocks: list[dict[str, Array]] = []
     for first in range(0, experts.count, at_once):
         chunk = experts.take(slice(first, first + at_once))
         owner = np.repeat(np.arange(chunk.count), trajectories)
@@ -407,8 +420,7 @@ def logs(
         mask = rows.pop("mask")
         episode = np.repeat(np.arange(len(owner)), mask.sum(axis=1))
         ids = {"unit_ids": first + owner[episode], "episode_ids": first * trajectories + episode}
-        blocks.append({name: column[mask] for name, column in rows.items()} | ids)
-    return {name: np.concatenate([block.pop(name) for block in blocks]) for name in list(blocks[0])}
+        yield {name: column[mask] for name, column in rows.items()} | ids
 
 
 def returns(

@@ -125,11 +125,17 @@ def load(
             expected="a spec of discrete actions, which experts can agree on",
             remedy="cut the actions into a few public ranges",
         )
-    seen: dict[bytes, str] = {}
-    networks: list[Network] = []
-    for path in _entries(folder):
+    paths, seen = _entries(folder), dict[bytes, str]()
+    first, stacked = None, list[tuple[Float32, Float32]]()
+    for k, path in enumerate(paths):
         network = _fitted(_read(path, read_release), spec, path)
-        if networks and not _one_kind(network, networks[0]):
+        if first is None:
+            first, count = network, len(paths)
+            stacked = [
+                (np.empty((count, *weight.shape), np.float32), np.empty((count, *bias.shape), np.float32))
+                for weight, bias in network.layers
+            ]
+        if not _one_kind(network, first):
             expected = "networks of the same widths, activation and features"
             raise _unlike(path, "is of another kind than those before", expected)
         earlier = seen.setdefault(network.digest(), path.name)
@@ -140,12 +146,9 @@ def load(
                 expected="one policy for each expert",
                 remedy="keep one of them: an expert who is there twice would count as two, and be protected as neither",
             )
-        networks.append(network)
-    first = networks[0]
-    stacked = [
-        (np.stack([n.layers[i][0] for n in networks]), np.stack([n.layers[i][1] for n in networks]))
-        for i in range(len(first.layers))
-    ]
+        for (weights, biases), (weight, bias) in zip(stacked, network.layers, strict=True):
+            weights[k], biases[k] = weight, bias
+    assert first is not None
     features = first.features or maps.default(spec.observation)
     return Stacked(features, first.sizes, tuple(stacked), floor, first.activation or activation, least)
 
