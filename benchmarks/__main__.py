@@ -38,6 +38,7 @@ RUNS: Mapping[str, int] = {
     "trajectories": 1,
     "demo": 1,
     "peers": 1,
+    "scale": 1,
     "histograms": 5,
 }
 """How often each is run: once where one run is minutes of rounds of its own, whose median it prints."""

@@ -299,6 +299,10 @@ def _float32_scale(scale: float) -> float:
 Int64 = npt.NDArray[np.int64]
 
 
+_GAPS = 2**14
+"""Gaps between drawn units that are made at a time."""
+
+
 def poisson_sample(population: int, rate: float, noise: SecretNoise) -> Int64:
     """Each of `population` units is drawn independently with probability `rate`, in O(population * rate) work.
 
@@ -339,10 +343,10 @@ def poisson_sample(population: int, rate: float, noise: SecretNoise) -> Int64:
         )
     if rate == 1 or population == 0:
         return np.arange(population)
-    expected = population * rate
-    draws = math.ceil(expected + 6 * math.sqrt(expected) + 16)
     last, parts = np.int64(-1), []
     while last < population:
+        expected = float(population - 1 - last) * rate
+        draws = min(_GAPS, math.ceil(expected + 6 * math.sqrt(expected) + 16))
         with np.errstate(over="ignore"):
             passed_over = np.floor(noise.exponential(draws) / -math.log1p(-rate))
         parts.append(last + np.cumsum(np.minimum(passed_over, population).astype(np.int64) + 1))
