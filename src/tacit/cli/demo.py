@@ -53,6 +53,7 @@ class Size:
         pool: rows that histograms weight; None for the default of `Raking`.
         seeds: agents for each table.
         agents: how they are trained.
+        stages: points of their learning curves, each with half the steps of the next.
         episodes: of their evaluation.
         pictured: rows of each table in the t-SNE picture.
         canaries: planted records of an audit.
@@ -66,6 +67,7 @@ class Size:
     pool: int | None
     seeds: int
     agents: IqlConfig
+    stages: int
     episodes: int
     pictured: int
     canaries: int
@@ -80,6 +82,7 @@ FULL = Size(
     None,
     3,
     IqlConfig(steps=6_000, batch=128),
+    stages=3,
     episodes=300,
     pictured=500,
     canaries=500,
@@ -88,12 +91,13 @@ FULL = Size(
 )
 USUAL = Size(
     1_000_000,
-    50_000,
-    TransitionsPlan(steps=400, sampling_rate=0.004),
-    125_000,
+    40_000,
+    TransitionsPlan(steps=300, sampling_rate=0.003),
+    80_000,
     2,
-    IqlConfig(steps=3_000, batch=128, width=64),
-    episodes=300,
+    IqlConfig(steps=2_400, batch=128, width=64),
+    stages=2,
+    episodes=200,
     pictured=300,
     canaries=500,
     attacked=1_000,
@@ -106,6 +110,7 @@ QUICK = Size(
     4_000,
     2,
     IqlConfig(steps=10, width=8),
+    stages=3,
     episodes=5,
     pictured=60,
     canaries=40,
@@ -204,7 +209,7 @@ def _agents(
     """What agents learn from each table, and how they get there, beside a policy that learns nothing."""
     layout, seeds, stages = LAYOUTS[LAYOUT], range(seed, seed + size.seeds), {}
     every = [*shown, *((label, "control", table) for label, table in controls)]
-    for steps in sorted({max(1, size.agents.steps // 4), max(1, size.agents.steps // 2), size.agents.steps}):
+    for steps in sorted({max(1, size.agents.steps // 2**halvings) for halvings in range(size.stages)}):
         taught = every if steps == size.agents.steps else shown  # controls are trained in full only
         config = dataclasses.replace(size.agents, steps=steps)
         with _step(watch, f"Training {len(taught) * size.seeds} agents for {steps:,} steps") as advance:
