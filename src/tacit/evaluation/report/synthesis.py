@@ -273,7 +273,7 @@ def _evaluation(agent: str, starts: str) -> str:
 
 
 def _interval(row: Return) -> str:
-    return f"{number(row.mean)} ({number(row.low)} to {number(row.high)})"
+    return number(row.mean) + (f" ({number(row.low)} to {number(row.high)})" if row.seeds else "")
 
 
 def _returns(report: Report, agent: str, starts: str, style: dict[str, str]) -> Chart:
