@@ -25,7 +25,7 @@ from tacit.envs import clinic, maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods import selection, synthesis
-from tacit.methods.synthesis import Encoder, Pretraining, Raking, TransitionsPlan, trajectories
+from tacit.methods.synthesis import Pretraining, Raking, TransitionsPlan, trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.certificate.certificate import Release
@@ -264,8 +264,8 @@ def require_there(command: Synthesize) -> None:
         )
     for option in get_args(Option):
         _place(command, spec, option)
-    if command.method in DIFFUSED and command.public is None:
-        Encoder.from_bounds(spec)
+    if command.method in DIFFUSED and command.public is None and not _cuttable(spec):
+        synthesis.Encoder.from_bounds(spec)  # refuses; it loads PyTorch, which a dry run is quicker without
 
 
 def opened(command: Synthesize) -> Sources:
