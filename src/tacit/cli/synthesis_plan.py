@@ -21,7 +21,6 @@ from tacit.cli.plan_declarations import SYNTHESIS_OPTIONS, SynthesisMethod, Synt
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import clinic, maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods import selection, synthesis
@@ -314,6 +313,8 @@ def _require_world(command: Synthesize, spec: PublicSpec) -> None:
             expected=f"one of {', '.join((*LAYOUTS, CLINIC))}",
             remedy="choose one of these, or leave --world out",
         )
+    from tacit.envs import clinic, maze
+
     bounds = clinic.spec() if name == CLINIC else maze.spec(LAYOUTS[name])
     if (bounds.observation, bounds.action) != (spec.observation, spec.action):
         raise DataError(
