@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
@@ -117,34 +118,42 @@ def written(path: str) -> tuple[Parameter, ...]:
     """
     module, _, name = path.partition(":")
     file = Path(__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    body = ast.parse(file.read_text(encoding="utf-8")).body if file.is_file() else []
-    kinds = {ast.unparse(node.targets[0]): node.value for node in body if isinstance(node, ast.Assign)}
-    for node in body:
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            pairs = zip(node.body, [*node.body[1:], None], strict=True)
-            return tuple(_parameter(field, after, kinds) for field, after in pairs if _is_field(field))
-    raise LookupError(f"there is no class {path}")
+    source = file.read_text(encoding="utf-8") if file.is_file() else ""
+    text = _statement(source, f"class {name}")
+    if text is None:
+        raise LookupError(f"there is no class {path}")
+    (node,) = ast.parse(text).body
+    assert isinstance(node, ast.ClassDef)
+    pairs = zip(node.body, [*node.body[1:], None], strict=True)
+    return tuple(_parameter(field, after, source) for field, after in pairs if _is_field(field))
+
+
+def _statement(source: str, start: str) -> str | None:
+    """The first statement of a module that starts so, up to the next line that is not indented."""
+    found = re.search(rf"^{re.escape(start)}(?!\w).*\n(?:[ \t)\]].*\n|\n)*", source, re.MULTILINE)
+    return None if found is None else found[0]
 
 
 def _is_field(node: ast.stmt) -> bool:
     return isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("ClassVar")
 
 
-def _parameter(field: ast.stmt, after: ast.stmt | None, kinds: dict[str, ast.expr]) -> Parameter:
+def _parameter(field: ast.stmt, after: ast.stmt | None, source: str) -> Parameter:
     assert isinstance(field, ast.AnnAssign)
     name, doc = ast.unparse(field.target), PROMISE.get(ast.unparse(field.target), "")
     if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
         doc = " ".join(str(after.value.value).split())
     default = None if field.value is None else ast.unparse(field.value)
-    return Parameter(name, _type(field.annotation, kinds), default, doc)
+    return Parameter(name, _type(field.annotation, source), default, doc)
 
 
-def _type(annotation: ast.expr, kinds: dict[str, ast.expr]) -> Any:
-    """The type that an annotation names, None aside; `kinds` are the names that its module gives to types."""
+def _type(annotation: ast.expr, source: str) -> Any:
+    """The type that an annotation names, None aside; the module may give a `Literal` a name."""
     text = ast.unparse(annotation).removesuffix(" | None")
     if text in _PLAIN:
         return _PLAIN[text]
-    named = kinds.get(text, annotation)
+    alias = _statement(source, f"{text} =")
+    named = annotation if alias is None else getattr(ast.parse(alias).body[0], "value", None)
     if isinstance(named, ast.Subscript) and ast.unparse(named.value) == "Literal":
         words = ast.literal_eval(named.slice)
         return Literal[words if isinstance(words, tuple) else (words,)]

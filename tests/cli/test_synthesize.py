@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +92,14 @@ def test_a_dry_run_prints_the_promise_and_reads_no_record(
     assert "4 noisy sum(s) over every patient, each patient bounded to norm 0.05 with 2 row(s) a step" in out
     assert out.endswith("Dry run: no private record was read and nothing was spent.\n")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_loads_neither_pytorch_nor_the_report(records: Path, tmp_path: Path) -> None:
+    code = "import sys; from tacit.cli import main; main(sys.argv[1:]); print({'torch', 'jinja2'} & set(sys.modules))"
+    words = ["synthesize", str(records), "--out", str(tmp_path / "run"), *PROMISE, *TINY, "--dry-run"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert "was read and nothing was spent." in done.stdout
+    assert done.stdout.endswith("set()\n")
 
 
 def test_a_release_holds_nothing_private_and_the_budget_is_kept(

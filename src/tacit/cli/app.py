@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -107,6 +106,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if words is None else words)
     if words == ["--version"]:
+        from importlib.metadata import version
+
         say(f"tacit {version('tacit')}")
         return 0
     try:

@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-
 from tacit.errors import FileError
 
 Advance = Callable[..., None]
@@ -37,11 +34,16 @@ def complain(text: str) -> None:
 @contextmanager
 def progress(title: str) -> Iterator[Advance]:
     """A bar with the time left on a terminal; otherwise a line at the beginning and at every tenth of the way."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     if not console.is_terminal:
         print(f"{title} ...", file=sys.stderr, flush=True)
         yield _Lines(title)
         return
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -399,21 +399,24 @@ Certificate = (
     | Annotated[CertificateSign, subcommand("sign")]
 )
 Ledger = Annotated[LedgerShow, subcommand("show")] | Annotated[LedgerVerify, subcommand("verify")]
-Command = (
-    Annotated[Demo, subcommand("demo")]
-    | Annotated[Data, subcommand("data", description="Make, look at, compare or import a dataset.")]
-    | Annotated[Synthesize, subcommand("synthesize")]
-    | Annotated[Evaluate, subcommand("evaluate")]
-    | Annotated[Train, subcommand("train")]
-    | Annotated[Learn, subcommand("learn")]
-    | Annotated[Imitate, subcommand("imitate")]
-    | Annotated[Generate, subcommand("generate")]
-    | Annotated[Map, subcommand("map")]
-    | Annotated[Play, subcommand("play")]
-    | Annotated[Export, subcommand("export")]
-    | Annotated[Sample, subcommand("sample")]
-    | Annotated[Report, subcommand("report")]
-    | Annotated[Audit, subcommand("audit")]
-    | Annotated[Certificate, subcommand("certificate", description="Show, verify, label or sign a certificate.")]
-    | Annotated[Ledger, subcommand("ledger", description="Show or verify the ledger of a dataset.")]
-)
+Command = Annotated[  # without a text of its own, tyro parses the sources of `typing` for one
+    (
+        Annotated[Demo, subcommand("demo")]
+        | Annotated[Data, subcommand("data", description="Make, look at, compare or import a dataset.")]
+        | Annotated[Synthesize, subcommand("synthesize")]
+        | Annotated[Evaluate, subcommand("evaluate")]
+        | Annotated[Train, subcommand("train")]
+        | Annotated[Learn, subcommand("learn")]
+        | Annotated[Imitate, subcommand("imitate")]
+        | Annotated[Generate, subcommand("generate")]
+        | Annotated[Map, subcommand("map")]
+        | Annotated[Play, subcommand("play")]
+        | Annotated[Export, subcommand("export")]
+        | Annotated[Sample, subcommand("sample")]
+        | Annotated[Report, subcommand("report")]
+        | Annotated[Audit, subcommand("audit")]
+        | Annotated[Certificate, subcommand("certificate", description="Show, verify, label or sign a certificate.")]
+        | Annotated[Ledger, subcommand("ledger", description="Show or verify the ledger of a dataset.")]
+    ),
+    arg(help="`tacit COMMAND --help` explains a command."),
+]

@@ -27,15 +27,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit import plain_files
 from tacit.cli.console import say
 from tacit.errors import FileError
-from tacit.evaluation.report import render, storage
-from tacit.evaluation.report.blocks import PublicReport
 from tacit.parameters import current
 from tacit.privacy.certificate.certificate import Certificate
+
+if TYPE_CHECKING:
+    from tacit.evaluation.report.blocks import PublicReport
 
 SIMULATED = "are simulated: nobody is behind them, and the certificate and the report say so."
 CERTIFICATE, REPORT = "certificate.json", "report.html"
@@ -201,6 +202,8 @@ def certify(run: RunFolder, certificate: Certificate) -> None:
 
 def finish(run: RunFolder, report: PublicReport) -> None:
     """Write report.html, and run.json with all that it shows."""
+    from tacit.evaluation.report import render, storage
+
     run.write(REPORT, render(report))
     run.write("run.json", {**run.read(), "finished": True, "report": storage.to_json(report)})
 

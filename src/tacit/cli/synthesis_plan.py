@@ -21,11 +21,10 @@ from tacit.cli.plan_declarations import SYNTHESIS_OPTIONS, SynthesisMethod, Synt
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import clinic, maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods import selection, synthesis
-from tacit.methods.synthesis import Encoder, Pretraining, Raking, TransitionsPlan, trajectories
+from tacit.methods.synthesis import Pretraining, Raking, TransitionsPlan, trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.certificate.certificate import Release
@@ -264,8 +263,8 @@ def require_there(command: Synthesize) -> None:
         )
     for option in get_args(Option):
         _place(command, spec, option)
-    if command.method in DIFFUSED and command.public is None:
-        Encoder.from_bounds(spec)
+    if command.method in DIFFUSED and command.public is None and not _cuttable(spec):
+        synthesis.Encoder.from_bounds(spec)  # refuses; it loads PyTorch, which a dry run is quicker without
 
 
 def opened(command: Synthesize) -> Sources:
@@ -314,6 +313,8 @@ def _require_world(command: Synthesize, spec: PublicSpec) -> None:
             expected=f"one of {', '.join((*LAYOUTS, CLINIC))}",
             remedy="choose one of these, or leave --world out",
         )
+    from tacit.envs import clinic, maze
+
     bounds = clinic.spec() if name == CLINIC else maze.spec(LAYOUTS[name])
     if (bounds.observation, bounds.action) != (spec.observation, spec.action):
         raise DataError(

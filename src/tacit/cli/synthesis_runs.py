@@ -1,9 +1,12 @@
-"""What every run that releases a synthesizer does, and `tacit sample`: more rows or trajectories at no further cost."""
+"""What every run that releases a synthesizer does, and `tacit sample`: more rows or trajectories at no further cost.
+
+A dry run loads this module: PyTorch and the report are imported where they are needed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,17 +14,18 @@ from tacit import hub
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Sample
 from tacit.cli.options import meaningless, refused
-from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, certify
+from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, certify, require_packages
 from tacit.cli.synthesis_plan import PRIVORL_J
 from tacit.errors import FileError
-from tacit.evaluation.report import Report
 from tacit.evaluation.sequences import Sequences
 from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import as_trajectories as single_steps
-from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
+
+if TYPE_CHECKING:
+    from tacit.evaluation.report import Report
 
 MODEL, DATASETS, CHECKPOINT = "model", "minari", "checkpoint"
 DATASET = "synthetic-v0"
@@ -72,6 +76,8 @@ def publish(run: RunFolder, release: Release[Any], count: int, *, seed: int, **s
         count, seed: how many trajectories are sampled, or else rows, each of which then is a trajectory; and how.
         sampling: what else this synthesizer's `sample` takes.
     """
+    from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories
+
     certificate, stitches = release.certificate, None
     certify(run, certificate)
     with progress(f"Sampling {count:,} {sampled(release)} and writing the dataset"):
@@ -94,6 +100,8 @@ def sampled(release: Release[Any]) -> str:
 
 def report(release: Release[Any], title: str, sections: Mapping[str, Any]) -> Report:
     """The report of a release: its certificate, and whatever sections were measured."""
+    from tacit.evaluation.report import Report
+
     return Report(title=title, certificate=release.certificate.to_json(), verify=VERIFY, **sections)
 
 
@@ -130,7 +138,9 @@ def sample(command: Sample) -> None:
         PlanError: no output or two, a count below 1, or transitions of a model that has no trajectories.
         FileError: the model is damaged, or the output exists or leads out of the folder.
         CertificateError: the model's certificate was edited.
+        ModuleNotFoundError: a package that models are loaded with is not there.
     """
+    require_packages("torch", "safetensors")
     if (command.out is None) == (command.minari is None) or command.count < 1:
         what = "the count is below 1" if command.count < 1 else "there is no output, or there are two"
         expected = "--count of at least 1, and --out FOLDER or --minari NAME-v0"

@@ -1,4 +1,7 @@
-"""`tacit synthesize`: private records in, a synthetic dataset with its certificate out."""
+"""`tacit synthesize`: private records in, a synthetic dataset with its certificate out.
+
+What a dry run does not need, PyTorch and the report, is imported where it is needed.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,6 @@ from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.errors import DataError, HardwareError, PlanError
-from tacit.evaluation.report import Cost, tables
 from tacit.evaluation.sequences import Sequences
 from tacit.hardware import torch_device
 from tacit.methods import synthesis
@@ -49,8 +51,8 @@ Columns = Mapping[str, np.ndarray[Any, Any]]
 LOOK = "closeness of the synthetic rows to the records"
 """Why the curator looks at the records after a release, as the ledger has it."""
 _GRAPHICAL: tuple[SynthesisMethod, ...] = ("mst", "aim", "pgm")
-_WRITES = ("minari", "h5py", "jinja2", "safetensors")
-"""Packages that the dataset, the report and the model are written with."""
+_NEEDS = ("torch", "minari", "h5py", "jinja2", "safetensors")
+"""Packages that a model is trained with, and the dataset, the report and the model are written with."""
 ROWS, TRAJECTORIES = 100_000, 1_000
 """Written where no number is asked for."""
 SYMPTOMS = (0, "symptoms")
@@ -135,6 +137,7 @@ def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: Sto
 
 def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, run: RunFolder) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
+    from tacit.evaluation.report import tables
 
     run.inside("private")
     held_out = None if sources.holdout is None else sources.holdout.columns
@@ -164,7 +167,9 @@ def require_sound(command: Synthesize) -> None:
             expected=f"{option} of at least 1",
             remedy="choose another number",
         )
-    run_folder.require_packages(*_WRITES, *(("mbi",) if command.method in _GRAPHICAL else ()))
+    run_folder.require_packages(*_NEEDS, *(("mbi",) if command.method in _GRAPHICAL else ()))
+    if command.device == "cpu":
+        return
     try:
         torch_device(command.device, where="--device")
     except HardwareError as error:
@@ -273,6 +278,8 @@ def sections(
     command: Synthesize, release: Release[Any], synthetic: Sequences, sources: Sources, watch: Stopwatch
 ) -> dict[str, Any]:
     """All of them: private records are never compared with, only simulated ones."""
+    from tacit.evaluation.report import Cost, tables
+
     data, size = sources.data, synthesis_runs.size_of(release)
     real = data.columns if data.simulated else None
     contents = tables.sections(data.spec, synthetic.columns, real, seed=command.seed)
@@ -300,6 +307,8 @@ def sections(
 def _whole(
     command: Synthesize, release: Release[Any], synthetic: Sequences, sources: Sources, layout: Layout | None
 ) -> dict[str, Any]:
+    from tacit.evaluation.report import tables
+
     data, public = sources.data, sources.public
     line = {"state": SYMPTOMS} if command.world == CLINIC else {}
     return tables.whole_trajectories(

@@ -2,7 +2,8 @@
 
 `pessimistic` is the certified upper bound; the others, and `quadrature.estimate`, only check it. Every accountant takes
 the canonical `(event, count)` leaves of `events.flatten` (no `NonPrivateDpEvent` among them) and a relation.
-A step over a fixed-size sample without replacement is in `fixed_size.py`, one with Laplace noise in `laplace.py`;
+A step over a Poisson sample, or over everyone, is in `poisson.py`, one over a fixed-size sample without replacement in
+`fixed_size.py`, one with Laplace noise in `laplace.py`;
 `EpsilonDeltaDpEvent`, which only `pessimistic` and the Renyi bounds take, in `approximate.py`; `ZCDpEvent`, of which
 only the Renyi bound at one order is here, in `concentrated.py`.
 
@@ -24,14 +25,13 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.dp_event import LaplaceDpEvent, ZCDpEvent
-from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from tacit.privacy.accounting import approximate, fixed_size, laplace
+from tacit.privacy.accounting import approximate, fixed_size, laplace, poisson
 from tacit.privacy.accounting.events import Leaves, SelectionDpEvent
 from tacit.privacy.accounting.steps import (
     MAX_GRID,
@@ -167,12 +167,7 @@ def _one_pessimistic(leaf: Any, relation: Relation, interval: float) -> Any:
     q, sigma = parameters(leaf)
     if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
         return fixed_size.pessimistic(q, sigma, interval)
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        sigma,
-        value_discretization_interval=interval,
-        sampling_prob=q,
-        neighboring_relation=_RELATIONS[relation],
-    )
+    return poisson.pessimistic(q, sigma, relation, interval)
 
 
 def renyi_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:

@@ -12,9 +12,8 @@ from dp_accounting import dp_event
 from dp_accounting.dp_event import LaplaceDpEvent
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import logsumexp, ndtr
 
-from tacit.privacy.accounting import fixed_size, laplace
+from tacit.privacy.accounting import fixed_size, laplace, poisson
 from tacit.privacy.accounting.events import Leaves
 from tacit.privacy.accounting.steps import MAX_GRID, merged, parameters, pure, spacing
 from tacit.units import Relation
@@ -98,21 +97,7 @@ def _step(leaf: Any, relation: Relation, swapped: bool) -> tuple[Array, Array]:
         return laplace.losses(pure(leaf, relation))
     if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
         return fixed_size.losses(*parameters(leaf))
-    return _single_step(*parameters(leaf), relation, swapped)
-
-
-def _single_step(q: float, sigma: float, relation: Relation, swapped: bool) -> tuple[Array, Array]:
-    """Losses and masses of one Gaussian or Poisson step, on 2^15 cells of the noise's axis."""
-    x = np.linspace(-1 - 9.5 * sigma, 1 + 9.5 * sigma, 2**15 + 1)
-    present = 0.0 if swapped else q  # the outcome is drawn from N(0) when swapped, else from the mixture
-    masses = np.diff((1 - present) * ndtr(x / sigma) + present * ndtr((x - 1) / sigma))
-    middle = (x[1:] + x[:-1]) / 2
-    log_rest = math.log1p(-q) if q < 1 else -math.inf
-    losses = np.logaddexp(log_rest, math.log(q) + (middle - 0.5) / sigma**2)
-    if relation == "replace_one":
-        losses = losses - np.logaddexp(log_rest, math.log(q) + (-middle - 0.5) / sigma**2)
-    keep = masses > 0
-    return (-losses if swapped else losses)[keep], masses[keep] / masses.sum()
+    return poisson.losses(*parameters(leaf), relation, swapped=swapped)
 
 
 def _range(steps: list[tuple[Array, Array, int]], std: float) -> tuple[float, float]:
@@ -127,24 +112,31 @@ def _range(steps: list[tuple[Array, Array, int]], std: float) -> tuple[float, fl
 def _chernoff(steps: list[tuple[Array, Array, int]], exponents: Array) -> float:
     """The least (K(t) + 35) / t, K the cumulant generating function of the composed loss, over rising exponents t.
 
-    By Chernoff the loss is above it with a probability of at most exp(-35), whichever t is taken. K is convex, so a
-    line through the origin is above K(t) + 35 on one interval: the quotient falls, then rises, and bisection finds
-    its least. The bisection takes the largest loss out of the exponential, which then cannot overflow.
+    By Chernoff the loss is above it with a probability of at most exp(-35), whichever t is taken: a search that stops
+    early only returns a larger one. K is convex, so t K'(t) - K(t) rises: the quotient falls where it is below 35, then
+    rises, and bisection finds the two neighbours of its least. The largest loss is taken out of the exponential, which
+    then cannot overflow.
     """
     parts = [_shifted(losses[masses > 0], masses[masses > 0], count) for losses, masses, count in steps]
 
     @cache
-    def quotient(index: int) -> float:
+    def cumulant(index: int) -> tuple[float, float]:
+        """K(t) and t K'(t)."""
         t = float(exponents[index])
-        logs = (count * (t * top + math.log(np.dot(np.exp(t * below), masses))) for top, below, masses, count in parts)
-        return (sum(logs) + 35) / t
+        value = slope = 0.0
+        for top, below, masses, count in parts:
+            tilted = np.exp(t * below) * masses
+            total = float(tilted.sum())
+            value += count * (t * top + math.log(total))
+            slope += count * t * (top + float(np.dot(tilted, below)) / total)
+        return value, slope
 
     low, high = 0, len(exponents) - 1
-    while low < high:
+    while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if quotient(middle) <= quotient(middle + 1) else (middle + 1, high)
-    t = exponents[low]
-    return float((sum(c * float(logsumexp(t * losses, b=masses)) for losses, masses, c in steps) + 35) / t)
+        value, slope = cumulant(middle)
+        low, high = (middle, high) if slope - value < 35 else (low, middle)
+    return min((cumulant(index)[0] + 35) / float(exponents[index]) for index in {low, high})
 
 
 def _shifted(losses: Array, masses: Array, count: int) -> tuple[float, Array, Array, int]:
