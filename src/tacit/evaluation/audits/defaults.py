@@ -31,8 +31,8 @@ from tacit.units import Unit
 
 POPULATION = 2**15
 """Of every unit here; a power of two, by which a division leaves all digits as they are."""
-RATES = (0.1, 1.0)
-"""At which sampled methods are audited besides their own rate."""
+RATES, BRIEF = (0.1, 1.0), 100
+"""At which sampled methods are audited besides their own rate, and of how many steps: more cost more, and tell no more."""
 ROOM = PublicSpec(
     observation=Box((-1.0,) * 4, (1.0,) * 4),
     action=Box((-1.0,) * 2, (1.0,) * 2),
@@ -81,10 +81,10 @@ def _single(
 
 def privorl(name: str, rate: float | None) -> Case:
     """Synthesis of transitions: noisy gradients on Poisson samples, and histograms of them."""
-    rate = rate or synthesis.TransitionsPlan.sampling_rate
+    own: dict[str, Any] = {} if rate is None else {"sampling_rate": rate, "steps": BRIEF}
     raking = synthesis.Raking.of(ROOM, population=POPULATION)
-    words = f"synthesis of transitions, sampling rate {rate:g}"
-    plan = functools.partial(synthesis.TransitionsPlan, raking=raking, sampling_rate=rate)
+    words = f"synthesis of transitions, sampling rate {rate or synthesis.TransitionsPlan.sampling_rate:g}"
+    plan = functools.partial(synthesis.TransitionsPlan, raking=raking, **own)
     return _crowded(name, words, TRANSITION, plan, gradients=(DENOISER,))
 
 
@@ -166,7 +166,10 @@ def choice(name: str) -> Case:
 def dp_sgd(name: str, rate: float | None) -> Case:
     """Learning from experts by noisy gradients alone."""
     batch = experts.Consensus.expected_batch_size if rate is None else round(rate * POPULATION)
-    plan = functools.partial(experts.Consensus, policy=DECISIONS, trajectories=0, expected_batch_size=batch)
+    steps = experts.Consensus.steps if rate is None else BRIEF
+    plan = functools.partial(
+        experts.Consensus, policy=DECISIONS, trajectories=0, expected_batch_size=batch, steps=steps
+    )
     words = f"learning from experts (DP-SGD), sampling rate {batch / POPULATION:.3g}"
     return _crowded(name, words, EXPERT, plan, gradients=(TRAINING,))
 
