@@ -39,6 +39,7 @@ RUNS: Mapping[str, int] = {
     "demo": 1,
     "peers": 1,
     "scale": 1,
+    "start_up": 1,
     "histograms": 5,
 }
 """How often each is run: once where one run is minutes of rounds of its own, whose median it prints."""
