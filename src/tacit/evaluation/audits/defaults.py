@@ -32,7 +32,7 @@ from tacit.units import Unit
 POPULATION = 2**15
 """Of every unit here; a power of two, by which a division leaves all digits as they are."""
 RATES, BRIEF = (0.1, 1.0), 100
-"""At which sampled methods are audited besides their own rate, and of how many steps: more cost more, and tell no more."""
+"""Rates at which sampled methods are audited besides their own, and of how many steps: more would tell no more."""
 ROOM = PublicSpec(
     observation=Box((-1.0,) * 4, (1.0,) * 4),
     action=Box((-1.0,) * 2, (1.0,) * 2),
