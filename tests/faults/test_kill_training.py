@@ -155,14 +155,14 @@ def test_two_resumes_of_one_checkpoint_draw_different_noise_and_samples(
     """A copy of the whole folder cannot be noticed; at least it never draws the same noise."""
     begun(ram_path / "one", plan)
     shutil.copytree(ram_path / "one", ram_path / "two")
-    real, samples = Records.sample, []
+    real, samples = Records._drawn, []
 
-    def sample(self: Records, part: Any) -> Any:
-        rows = real(self, part)
-        samples[-1].append(rows["rewards"].tobytes())
-        return rows
+    def drawn(self: Records, part: Any) -> Any:
+        replicate, units = real(self, part)
+        samples[-1].append(units.tobytes())
+        return replicate, units
 
-    monkeypatch.setattr(Records, "sample", sample)
+    monkeypatch.setattr(Records, "_drawn", drawn)
     for name in ("one", "two"):
         samples.append([])
         with pytest.raises(Stop):
