@@ -106,6 +106,13 @@ def blocks(size: int) -> Iterator[pa.Table]:
         yield pa.table({**flat, "person": first + np.arange(len(part["rewards"]))})
 
 
+def write(writer: csv.CSVWriter | parquet.ParquetWriter, size: int) -> None:
+    """Write these tables to a file."""
+    with writer:
+        for block in blocks(size):
+            writer.write_table(block)
+
+
 def arrays(size: int, _: Path) -> Callable[[], object]:
     """Ingest of arrays."""
     given, ids = columns(size), np.arange(size)
@@ -115,18 +122,14 @@ def arrays(size: int, _: Path) -> Callable[[], object]:
 def csv_file(size: int, folder: Path) -> Callable[[], object]:
     """Ingest of a CSV file."""
     path = folder / "rows.csv"
-    with csv.CSVWriter(path, next(blocks(1)).schema) as writer:
-        for block in blocks(size):
-            writer.write_table(block)
+    write(csv.CSVWriter(path, next(blocks(1)).schema), size)
     return lambda: Trajectories.from_csv(path, unit="person", spec=SPEC)
 
 
 def parquet_file(size: int, folder: Path) -> Callable[[], object]:
     """Ingest of a Parquet file."""
     path = folder / "rows.parquet"
-    with parquet.ParquetWriter(path, next(blocks(1)).schema) as writer:
-        for block in blocks(size):
-            writer.write_table(block)
+    write(parquet.ParquetWriter(path, next(blocks(1)).schema), size)
     return lambda: Trajectories.from_parquet(path, unit="person", spec=SPEC)
 
 

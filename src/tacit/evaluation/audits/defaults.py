@@ -83,8 +83,8 @@ def privorl(name: str, rate: float | None) -> Case:
     """Synthesis of transitions: noisy gradients on Poisson samples, and histograms of them."""
     own: dict[str, Any] = {} if rate is None else {"sampling_rate": rate, "steps": BRIEF}
     raking = synthesis.Raking.of(ROOM, population=POPULATION)
-    words = f"synthesis of transitions, sampling rate {rate or synthesis.TransitionsPlan.sampling_rate:g}"
     plan = functools.partial(synthesis.TransitionsPlan, raking=raking, **own)
+    words = f"synthesis of transitions, sampling rate {plan().sampling_rate:g}"
     return _crowded(name, words, TRANSITION, plan, gradients=(DENOISER,))
 
 
