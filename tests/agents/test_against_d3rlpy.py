@@ -27,8 +27,7 @@ from tacit.evaluation.statistics import evaluate
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     d3rlpy = pytest.importorskip("d3rlpy")
-    from d3rlpy.algos import IQLConfig, TD3PlusBCConfig
-    from d3rlpy.models import VectorEncoderFactory
+    from benchmarks.peers import d3rlpy_agents
     from d3rlpy.torch_utility import TorchMiniBatch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -47,34 +46,7 @@ def rows() -> dict[str, np.ndarray]:
 
 def peer(name: str, members: Members) -> Any:
     """d3rlpy's agent with our hyper-parameters."""
-    config: Any = OURS[name][1]
-    encoder = VectorEncoderFactory([WIDTH, WIDTH])
-    common = {
-        "batch_size": BATCH,
-        "gamma": config.discount,
-        "tau": config.target_rate,
-        "actor_learning_rate": config.learning_rate,
-        "critic_learning_rate": config.learning_rate,
-        "actor_encoder_factory": encoder,
-        "critic_encoder_factory": encoder,
-    }
-    if name == "iql":
-        made = IQLConfig(
-            expectile=config.expectile,
-            weight_temp=config.inverse_temperature,
-            max_weight=config.weight_cap,
-            value_encoder_factory=encoder,
-            **common,
-        )
-    else:
-        made = TD3PlusBCConfig(
-            alpha=config.alpha,
-            target_smoothing_sigma=config.policy_noise,
-            target_smoothing_clip=config.noise_clip,
-            update_actor_interval=config.policy_every,
-            **common,
-        )
-    agent = made.create(device="cpu:0")
+    agent = d3rlpy_agents.learner(OURS[name][1])
     agent.create_impl((members.observation,), members.action)
     return agent
 
