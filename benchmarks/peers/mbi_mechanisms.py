@@ -99,7 +99,7 @@ def aim_sides() -> tuple[Side, Side]:
     import mbi
     from mechanisms import aim as peer
 
-    class Warm(mbi.estimation.MirrorDescent):  # type: ignore[misc]
+    class Warm(mbi.estimation.MirrorDescent):
         """The mechanism names the start of a fit as `mbi` did before 2.0."""
 
         def estimate(self, *arguments: Any, potentials: Any = None, **named: Any) -> Any:
@@ -108,7 +108,7 @@ def aim_sides() -> tuple[Side, Side]:
     peer.estimation = SimpleNamespace(MirrorDescent=Warm)
     columns = len(DISCRETISATION.shape)
     workload = [(pair, 1.0) for pair in itertools.combinations(data.domain.attributes, 2)]
-    np.random.seed(0)  # noqa: NPY002
+    np.random.seed(0)  # noqa: NPY002  (what the peer draws from)
 
     def run() -> object:
         mechanism = peer.AIM(EPSILON, DELTA, rounds=ROUNDS * columns, max_model_size=CELLS * 8 / 2**20, max_iters=STEPS)

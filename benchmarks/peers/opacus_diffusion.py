@@ -74,7 +74,7 @@ def hooks(network: nn.Module) -> tuple[nn.Module, Update]:
 
     def update(losses: Tensor) -> None:
         adam.zero_grad(set_to_none=True)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
+        losses.sum().backward()
         adam.step()
 
     return wrapped, _at_rates(adam, update)
@@ -131,7 +131,7 @@ def opacus_side(rows: Columns, method: Callable[[nn.Module], tuple[nn.Module, Up
     def train() -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(0)
         network, update = method(build_network(PLAN, encoder.size))
-        model, average = Denoiser(encoder, network), MovingAverage(network, decay=PLAN.ema)  # type: ignore[arg-type]
+        model, average = Denoiser(encoder, network), MovingAverage(network, decay=PLAN.ema)
         for _ in range(PLAN.steps):
             joined = (torch.rand(ROWS, generator=generator) < PLAN.sampling_rate).nonzero()[:, 0]
             batch = {name: column[joined] for name, column in table.items()}

@@ -29,7 +29,7 @@ def vectorised(environments: int) -> Any:
 
     simulator, generator = CartPole(), np.random.default_rng(0)
 
-    class Poles(VecEnv):  # type: ignore[misc]
+    class Poles(VecEnv):
         def __init__(self) -> None:
             seen = spaces.Box(-np.inf, np.inf, (4,), np.float32)
             super().__init__(environments, seen, spaces.Discrete(ACTIONS))
