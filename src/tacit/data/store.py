@@ -56,6 +56,34 @@ class Records:
     owner: UnitKind = "id"
     unit: str | None = None
 
+    @property
+    def owners(self) -> Array:
+        """The unit of each row, shape `(T,)` int64."""
+        owners = np.empty(len(self.order), np.int64)
+        owners[self.order] = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        return owners
+
+    def episodes_of(self, rows: slice) -> Array:
+        """The episodes that consecutive rows belong to, one int64 for each."""
+        episodes: Array = np.searchsorted(self.episodes, np.arange(rows.start, rows.stop), side="right") - 1
+        return episodes
+
+
+def ends_of(records: Records) -> Array:
+    """Which rows the next one does not follow, shape `(T,)` bool.
+
+    These are the last of an episode, those that terminate or truncate it, and any whose next observation is not the
+    observation of the row after it.
+    """
+    columns = records.columns
+    ends: Array = np.asarray(columns["terminations"]) | np.asarray(columns["truncations"])
+    ends[np.asarray(records.episodes[1:]) - 1] = True
+    for start in range(0, len(ends) - 1, CHUNK):
+        stop = min(start + CHUNK, len(ends) - 1)
+        apart = columns["next_observations"][start:stop] != columns["observations"][start + 1 : stop + 1]
+        ends[start:stop] |= apart.reshape(stop - start, -1).any(axis=1)
+    return ends
+
 
 def layout(spec: PublicSpec) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
     """Name of every column -> its dtype and the shape of one row."""

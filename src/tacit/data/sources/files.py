@@ -13,7 +13,7 @@ import numpy as np
 from tacit.data.columns import Column
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources.tables import csv_chunks as csv_chunks
-from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_header
+from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_description, parquet_header
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, Paths, Records, layout
 from tacit.errors import DataError, FileError
@@ -98,6 +98,25 @@ def read_csv(paths: Paths, **options: Any) -> Records:
 def read_parquet(paths: Paths, **options: Any) -> Records:
     """See `Trajectories.from_parquet`."""
     return _read_tables(paths, parquet_chunks, parquet_header, "Trajectories.from_parquet", **options)
+
+
+def described_spec(paths: Paths) -> PublicSpec:
+    """The public bounds that `to_parquet` wrote into a file, the first of several.
+
+    Raises:
+        DataError: there are none, or they are damaged.
+        FileError: the file is missing or damaged.
+    """
+    path = _files(paths, "Trajectories.from_parquet")[0]
+    described = parquet_description(path)
+    if "spec" not in described:
+        raise DataError(
+            "the public bounds are missing",
+            where=path.name,
+            expected="spec= a PublicSpec, or a file that Trajectories.to_parquet wrote",
+            remedy="declare PublicSpec(...) or take it from PublicSpec.from_spaces(...)",
+        )
+    return PublicSpec.from_json(described["spec"], where=path.name)
 
 
 def read_npz(
