@@ -270,6 +270,40 @@ def test_one_entry_of_a_dictionary_of_observations_is_imported(tmp_path: Path) -
     assert main([*words, "--out", str(tmp_path / "b")]) == 0
 
 
+def test_inspecting_a_minari_dataset_says_how_it_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "maze", "--out", str(tmp_path / "a"), "--steps", "20"]) == 0
+    data = Trajectories.open(tmp_path / "a")
+    data.to_minari("packed-v0", packed=True, root=tmp_path), data.to_minari("plain-v0", root=tmp_path)
+    capsys.readouterr()
+    assert main(["data", "inspect", str(tmp_path / "packed-v0")]) == 0
+    assert "step t is infos['next_observation'][t + 1], not observations[t + 1]" in capsys.readouterr().out
+    assert main(["data", "inspect", str(tmp_path / "plain-v0")]) == 0
+    assert "in every episode, observations[1:] are the next observations" in capsys.readouterr().out
+    metadata = tmp_path / "plain-v0" / "data" / "metadata.json"
+    metadata.write_text(
+        json.dumps({name: v for name, v in json.loads(metadata.read_text()).items() if name != "tacit"})
+    )
+    assert main(["data", "inspect", str(tmp_path / "plain-v0")]) == 0
+    assert "A Minari dataset that tacit did not write" in capsys.readouterr().out
+
+
+def test_rows_of_tacit_need_no_bounds_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "maze", "--out", str(tmp_path / "a"), "--steps", "20"]) == 0
+    data, rows = Trajectories.open(tmp_path / "a"), tmp_path / "rows.parquet"
+    data.to_parquet(rows)
+    words = ["data", "import", str(rows), "--unit", ":transition", "--simulated", "--out", str(tmp_path / "b")]
+    assert main(words) == 0
+    again = Trajectories.open(tmp_path / "b")
+    assert again.spec == data.spec
+    assert (again.columns["next_observations"] == data.columns["next_observations"]).all()
+    capsys.readouterr()
+    assert main(["data", "inspect", str(rows)]) == 0
+    assert capsys.readouterr().out.startswith("Simulated records: 20 rows.\nPublic bounds from: physics.")
+    pd.DataFrame({"observation_0": [0.0]}).to_parquet(tmp_path / "other.parquet")
+    assert main(["data", "inspect", str(tmp_path / "other.parquet")]) == 6
+    assert "the file does not say what its rows are" in capsys.readouterr().err
+
+
 def test_propensities_are_imported_under_their_name(
     tmp_path: Path, spec_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

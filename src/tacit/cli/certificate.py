@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 
 from tacit import plain_files
 from tacit.cli.console import require_new, say
@@ -28,7 +29,7 @@ FOLDED = ("register", "callback", "actor")
 
 def show(command: CertificateShow) -> None:
     """The certificate as Markdown, and the findings of audits that lie beside it; nothing is verified."""
-    certificate = Certificate.load(command.path)
+    certificate = _load(command.path)
     say(certificate.to_markdown().rstrip())
     for audited in audits.beside(command.path, certificate.digest):
         say("\n".join(["", *audits.sentences(audited)]))
@@ -40,7 +41,7 @@ def verify(command: CertificateVerify) -> None:
     Raises:
         CertificateError: the certificate does not hold.
     """
-    certificate = Certificate.load(command.path)
+    certificate = _load(command.path)
     check = certificate.verify(command.public_key)
     if not check.private:
         raise CertificateError(
@@ -64,7 +65,7 @@ def label(command: CertificateLabel) -> None:
     Raises:
         CertificateError: the certificate does not hold.
     """
-    certificate = Certificate.load(command.path)
+    certificate = _load(command.path)
     certificate.verify()
     say(json.dumps(certificate_label.label(certificate.to_json()), indent=1, ensure_ascii=False))
 
@@ -96,6 +97,23 @@ def sign(command: CertificateSign) -> None:
     signed = certificate.sign(key)
     signed.save(command.out)
     say(f"Signed. Others verify it with: tacit certificate verify {command.out} --public-key {_key(signed)}")
+
+
+def _load(path: Path) -> Certificate:
+    """The certificate in a file of its own, or in the metadata of a Parquet file of synthetic rows."""
+    if path.suffix.lower() != ".parquet":
+        return Certificate.load(path)
+    from tacit.data.sources.tables import parquet_description
+
+    described = parquet_description(path)
+    if "certificate" not in described:
+        raise CertificateError(
+            "there is no certificate in the file",
+            where=str(path),
+            expected="a Parquet file of tacit's synthetic rows",
+            remedy="name certificate.json instead",
+        )
+    return Certificate.from_json(described["certificate"])
 
 
 def _key(certificate: Certificate) -> str:

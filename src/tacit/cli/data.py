@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -16,7 +17,9 @@ from tacit.cli.declarations import DataChain, DataClinic, DataImport, DataInspec
 from tacit.cli.options import meaningless
 from tacit.cli.options import named as in_words
 from tacit.cli.run_folder import CERTIFICATE
-from tacit.data.sources.files import Fields
+from tacit.data import fields_of
+from tacit.data.sources.files import Fields, described_spec
+from tacit.data.sources.tables import parquet_description
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_unit
 from tacit.data.trajectories import Trajectories
@@ -32,6 +35,8 @@ _KINDS = {
     "minari": ("Minari", ("reward", "propensity", "minari_root", "observation")),
 }
 """Kind -> what its files are called, and which options it has beside those of all."""
+MINARI_METADATA = Path("data", "metadata.json")
+"""In the folder of a Minari dataset."""
 
 
 CHAIN_CHANCE = 0.55
@@ -170,11 +175,17 @@ def inspect(command: DataInspect) -> None:
     """Show what is public about a dataset: private, simulated, or synthetic rows with their certificate.
 
     Raises:
-        FileError: the folder holds no trajectories.
+        FileError: it is of another kind, or damaged.
         CertificateError: the certificate is damaged.
     """
     from tacit.data import inspect as summarise
 
+    if command.path.suffix.lower() == ".parquet":
+        _inspect_rows(command.path)
+        return
+    if (command.path / MINARI_METADATA).exists():
+        _inspect_minari(command.path)
+        return
     summary = summarise(command.path)
     if summary["simulated"]:
         certificate = command.path / CERTIFICATE
@@ -191,13 +202,51 @@ def inspect(command: DataInspect) -> None:
     unit = read_unit(command.path)
     if unit is not None:
         say(f"Units are called {unit!r}.")
-    spec = summary["spec"]
+    _say_spec(summary["spec"], summary["fields"])
+
+
+def _inspect_rows(path: Path) -> None:
+    """A Parquet file of synthetic or simulated rows."""
+    described = parquet_description(path)
+    if not {"rows", "spec"} <= described.keys():
+        raise FileError(
+            "the file does not say what its rows are",
+            where=str(path),
+            expected="a Parquet file of tacit's synthetic rows",
+            remedy="import other records with `tacit data import`",
+        )
+    spec = PublicSpec.from_json(described["spec"], where=path.name)
+    kind = "Synthetic" if "certificate" in described else "Simulated"
+    say(f"{kind} records: {described['rows']:,} rows.")
+    if "certificate" in described:
+        say(Certificate.from_json(described["certificate"]).sentence)
+    _say_spec(spec.to_json(), fields_of(spec))
+
+
+def _inspect_minari(path: Path) -> None:
+    """The folder of a Minari dataset: whether `observations[1:]` are the next observations."""
+    notes = None
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        notes = json.loads(plain_files.text(path / MINARI_METADATA)).get("tacit")
+    if not isinstance(notes, dict):
+        say("A Minari dataset that tacit did not write; `tacit data import` reads it.")
+    elif notes.get("chained"):
+        say("A Minari dataset of tacit's: in every episode, observations[1:] are the next observations.")
+    else:
+        from tacit.data.sources.minari import PACKED
+
+        say(f"A packed Minari dataset of tacit's. {PACKED}")
+        say(f'Read it with tacit.Trajectories.from_minari("{path.name}", unit="unit", root="{path.parent}"),')
+        say("whose to_parquet writes a file that every tool reads as it is meant.")
+
+
+def _say_spec(spec: dict[str, Any], fields: dict[str, Any]) -> None:
     say(f"Public bounds from: {spec['source']}. Episodes can terminate: {'yes' if spec['terminals'] else 'no'}.")
     bounds = {
         "next_observations": spec["observation"],
         **{f"{k}s": spec[k] for k in ("observation", "action", "reward")},
     }
-    for name, field in summary["fields"].items():
+    for name, field in fields.items():
         say(f"  {name:<18}{field['kind']:<11}{field['dtype']:<8}width {field['width']}{_range(bounds.get(name))}")
     if spec["difference"] is not None:
         say("  typical step      " + ", ".join(f"{size:g}" for size in spec["difference"]))
@@ -287,6 +336,8 @@ def _warn_of_propensities(command: DataImport) -> None:
 
 
 def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, options: dict[str, Any]) -> None:
+    if spec is None and kind == "parquet" and "spec" in parquet_description(Path(command.files[0])):
+        spec = described_spec(command.files)
     if spec is None:
         raise DataError(
             "the public bounds are missing",
@@ -310,6 +361,8 @@ def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, optio
 def _range(space: dict[str, Any] | None) -> str:
     if space is None:
         return ""
+    if space["kind"] == "columns":
+        return "  " + ", ".join(column["name"] for column in space["columns"])
     if space["kind"] == "discrete":
         return f"  0 to {space['n'] - 1}"
     return "  " + ", ".join(f"{low:g} to {high:g}" for low, high in zip(space["low"], space["high"], strict=True))

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
-from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, Synthesize, Train
+from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
 
 # fmt: off
 Audited = Literal[
@@ -87,7 +87,7 @@ class DataInspect:
     """Show what is public about a dataset: fields, bounds and their source (counts only if it is simulated).
 
     Args:
-        path: a folder that `tacit data` wrote.
+        path: a folder that `tacit data` wrote, a Parquet file of synthetic rows, or the folder of a Minari dataset.
     """
 
     path: Positional[Path]
@@ -120,7 +120,8 @@ class DataImport:
             --chunk rows, which are nobody's). Its name is kept: a user who promises something to units of another name
             is refused.
         out: folder to write; it must not exist. It holds the private records: keep it where they may be.
-        spec: JSON file with the public bounds (`PublicSpec.to_json`); only Minari can do without, from its spaces.
+        spec: JSON file with the public bounds (`PublicSpec.to_json`); Minari can do without, from its spaces, as can a
+            Parquet file that tacit wrote.
         chunk: rows of a piece of a D4RL recording, with --unit :chunk alone.
         horizon: after how many steps the task cuts an episode, for a D4RL file without timeouts.
         observation: which entry of a Minari dataset's dictionary of observations is read; all of them without it.
@@ -160,18 +161,17 @@ class Sample:
         transitions: draw single steps of a model of trajectories, each weighted for itself: for agents, which look at
             nothing else.
         seed: of the sampling.
-        out: folder to write, in tacit's own format; it must not exist.
-        minari: write a Minari dataset of this id instead (name-v0).
-        root: folder of the Minari datasets; otherwise Minari's own.
+        out: what to write: a file ROWS.parquet, ROWS.csv or ROWS.npz, or a folder ROWS; it must not exist.
+        format: "parquet", "csv" (beside it ROWS.csv.json, with the certificate), "npz" (arrays), "minari" (a folder of
+            Minari datasets, with synthetic-v0 in it) or "folder" (tacit's own format); by default what the name says.
     """
 
     model: Path
     count: int
+    out: Path
+    format: RowsFormat | None = None
     transitions: bool = False
     seed: int = 0
-    out: Path | None = None
-    minari: str | None = None
-    root: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,7 +315,7 @@ class CertificateShow:
     """Show a certificate in words, with what audits found that lies beside it.
 
     Args:
-        path: certificate.json.
+        path: certificate.json, or a Parquet file of synthetic rows.
     """
 
     path: Positional[Path]
@@ -326,7 +326,7 @@ class CertificateVerify:
     """Recompute a certificate's promise from its own events; an edited certificate fails.
 
     Args:
-        path: certificate.json.
+        path: certificate.json, or a Parquet file of synthetic rows.
         public_key: the Ed25519 key (64 hex digits) that must have signed it.
     """
 
@@ -339,7 +339,7 @@ class CertificateLabel:
     """Print a certificate as a label in JSON: NIST SP 800-226, a draft for the registry of deployments, the trade-off.
 
     Args:
-        path: certificate.json.
+        path: certificate.json, or a Parquet file of synthetic rows.
     """
 
     path: Positional[Path]

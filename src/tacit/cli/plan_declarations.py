@@ -17,6 +17,8 @@ SynthesisMethod = Literal["privorl", "privorl-j", "mst", "aim", "pgm", "privsyn"
 """Methods of `tacit synthesize`."""
 EvaluationMethod = Literal["residual", "pdis", "wpdis", "fqe", "dr", "gpope", "ssp", "lsw", "lsl"]
 """Methods of `tacit evaluate`: the plans of `tacit.off_policy_evaluation` at their defaults."""
+RowsFormat = Literal["parquet", "csv", "npz", "minari", "folder"]
+"""What synthetic rows are written as."""
 Activation = Literal["relu", "tanh"]
 """Between the layers of a network."""
 RECIPES: Literal["recipe"] = "recipe"
@@ -122,6 +124,7 @@ class Demo(PlanCommand):
         full: more steps, rows and agents, for better figures in six minutes or so.
         compare: other synthesizers to learn from the same data at the same epsilon: mst, aim, pgm, privsyn, pate-gan.
         audit: also attack the release, and train once more with planted records for a lower bound on epsilon.
+        format: of the synthetic rows: "parquet" (rows.parquet), "csv", "npz" or "folder" (tacit's own format).
         resume: go on with a run that was interrupted.
     """
 
@@ -132,6 +135,7 @@ class Demo(PlanCommand):
     full: bool = False
     compare: tuple[Baseline, ...] = ()
     audit: bool = False
+    format: RowsFormat = "parquet"
     resume: bool = False
 
 
@@ -150,9 +154,9 @@ class Synthesize(Spending):
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
         population: how many units there could be, as the public knows; never counted from the data.
         method: "privorl" (a diffusion model of single steps), "privorl-j" (one of whole trajectories), or to compare
-            with: "mst", "aim" and "pgm" (graphical models of noisy
-            marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that
-            learns from noisy votes of teachers; the latter begins with public records).
+            with: "mst", "aim" and "pgm" (graphical models of noisy marginals), "privsyn" (noisy marginals, gradually
+            adapted), "pate-gan" and "pre-pate-gan" (a generator that learns from noisy votes of teachers; the latter
+            begins with public records).
         public: folder of public records of the same shape to pre-train on, or to choose bins by. They are never
             compared with the private ones: what becomes of a run does not depend on who is on both sides.
         provenance: where the public records come from and why they hold no private one; it is printed in the
@@ -165,11 +169,12 @@ class Synthesize(Spending):
             public records.
         choose: settings of privorl to choose from by the records themselves, each as NAME=VALUE,VALUE: all combinations
             are candidates, of which a secret number is run and the best released, within the same promise. Names:
-            steps, expected-batch-size, clip-norm, rows-per-unit, noise-multiplicity, learning-rate. It
-            takes about ten times as long; how long exactly must not become known, and it cannot be resumed.
+            steps, expected-batch-size, clip-norm, rows-per-unit, noise-multiplicity, learning-rate. It takes about ten
+            times as long; how long exactly must not become known, and it cannot be resumed.
         device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
         rows: how many synthetic transitions to write; 100,000 by default.
         trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
+        format: of the synthetic rows: "parquet" (OUT/rows.parquet), "csv", "npz", "minari" or "folder" (tacit's own).
         world: the simulator that the records are of, a maze (umaze, medium ...) or "clinic": the report draws what was
             synthesized in it, and compares it with its steps.
         holdout: folder of records of the same kind that nothing is learned from, to see whether records were copied.
@@ -194,6 +199,7 @@ class Synthesize(Spending):
     device: str = "cpu"
     rows: int | None = None
     trajectories: int | None = None
+    format: RowsFormat = "parquet"
     world: str | None = None
     holdout: Path | None = None
     nonprivate_diagnostics: bool = False

@@ -7,7 +7,7 @@ audit.json          what audits of the certificate found, where `tacit audit` wa
 evaluation.json     the released evaluation
 model/, policy/     the released synthesizer, the released policy
 simulator/          the released simulator of movement, and map.html with days of it
-minari/             the synthetic dataset, as Minari's folder of datasets
+rows.parquet        the synthetic dataset; of another --format rows.csv, rows.npz, rows/, or minari/ with synthetic-v0
 checkpoint/         public state of the training, until it is done
 ledger              what was spent, where the people are simulated: not to be published
 tensorboard/        released values as scalars, only where they were asked for
