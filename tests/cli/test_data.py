@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 from tacit.cli import main
+from tacit.data.columns import Column
+from tacit.data.spec import Box, Discrete, PublicSpec, space_of
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS, spec
 
@@ -302,6 +304,26 @@ def test_rows_of_tacit_need_no_bounds_of_their_own(tmp_path: Path, capsys: pytes
     pd.DataFrame({"observation_0": [0.0]}).to_parquet(tmp_path / "other.parquet")
     assert main(["data", "inspect", str(tmp_path / "other.parquet")]) == 6
     assert "the file does not say what its rows are" in capsys.readouterr().err
+
+
+def test_declared_columns_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = (Column("pulse", low=30, high=220, missing="flag"), Column("ward", "category", labels=("a", "b", "c")))
+    named = PublicSpec(space_of(*state), Discrete(2), Box((0,), (1,)), "declared")
+    rows = {"pulse": [80.0, None], "ward": ["b", "a"]}
+    data = Trajectories.from_arrays(
+        observations=rows,
+        actions=[0, 1],
+        rewards=[0.5, 0.5],
+        next_observations=rows,
+        terminations=[False, True],
+        unit_ids=":transition",
+        spec=named,
+        simulated=True,
+    )
+    data.to_parquet(tmp_path / "rows.parquet"), data.save(tmp_path / "folder")
+    for name in ("rows.parquet", "folder"):
+        assert main(["data", "inspect", str(tmp_path / name)]) == 0
+        assert "float32 width 3  pulse 30 to 220, ward (one of 3)\n" in capsys.readouterr().out
 
 
 def test_propensities_are_imported_under_their_name(

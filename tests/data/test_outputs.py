@@ -172,6 +172,8 @@ WRITERS: dict[str, Callable[[Trajectories, Path], object]] = {
     "to_parquet": lambda data, path: data.to_parquet(path),
     "to_csv": lambda data, path: data.to_csv(path),
     "to_npz": lambda data, path: data.to_npz(path),
+    "to_d3rlpy": lambda data, path: data.to_d3rlpy(),
+    "to_torchrl": lambda data, path: data.to_torchrl(),
     "to_minari": lambda data, path: data.to_minari("rows-v0", root=path),
 }
 

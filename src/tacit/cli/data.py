@@ -362,7 +362,14 @@ def _range(space: dict[str, Any] | None) -> str:
     if space is None:
         return ""
     if space["kind"] == "columns":
-        return "  " + ", ".join(column["name"] for column in space["columns"])
+        return "  " + ", ".join(map(_cells, space["columns"]))
     if space["kind"] == "discrete":
         return f"  0 to {space['n'] - 1}"
     return "  " + ", ".join(f"{low:g} to {high:g}" for low, high in zip(space["low"], space["high"], strict=True))
+
+
+def _cells(column: dict[str, Any]) -> str:
+    """A declared column in a few words."""
+    if "labels" in column:
+        return f"{column['name']} (one of {len(column['labels'])})"
+    return f"{column['name']} {column['low']:g} to {column['high']:g}"

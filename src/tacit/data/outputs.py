@@ -161,10 +161,10 @@ def to_d3rlpy(data: Trajectories) -> Any:
         DataError: the records are neither simulated nor released.
         ModuleNotFoundError: d3rlpy is not installed.
     """
+    records, action = _shown(data, "to_d3rlpy"), data.spec.action
     from d3rlpy.constants import ActionSpace
     from d3rlpy.dataset import MDPDataset
 
-    records, action = _shown(data, "to_d3rlpy"), data.spec.action
     columns = records.columns
     last = ends_of(records) & ~columns["terminations"]
     place = np.arange(len(last)) + np.cumsum(last) - last
@@ -199,10 +199,10 @@ def to_torchrl(data: Trajectories) -> Any:
         DataError: the records are neither simulated nor released.
         ModuleNotFoundError: tensordict is not installed.
     """
+    records = _shown(data, "to_torchrl")
     import torch
     from tensordict import TensorDict
 
-    records = _shown(data, "to_torchrl")
     columns, last = records.columns, ends_of(records)
     terminated = np.asarray(columns["terminations"])
     following = {
