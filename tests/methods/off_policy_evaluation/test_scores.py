@@ -70,6 +70,7 @@ def test_weights_start_anew_with_each_episode_and_units_average_their_episodes()
     rows["starts"][0, 1] = True
     log = logged(rows, problem, TARGET)
     np.testing.assert_allclose(scores.weights(log)[0, :3], [0.9 / 0.6, 0.8 / 0.5, 0.8 / 0.5 * 0.1 / 0.4], rtol=1e-6)
+    assert log.ratio[0, 2] == pytest.approx(0.1 / 0.4)  # the records stay as they are
     assert scores.returns(log, 0.9)[0] == pytest.approx((1.0 + (-0.25 + 0.9 * -2.0)) / 2)
     apart = scores.nonnegative(logged(padded([first, second]), PROBLEM, TARGET), PROBLEM, SPEC)
     both = scores.nonnegative(log, problem, SPEC)

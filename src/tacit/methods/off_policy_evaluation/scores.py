@@ -258,33 +258,34 @@ def limits(problem: Problem, spec: PublicSpec) -> tuple[float, float]:
 
 def returns(log: Logged, gamma: float) -> np.ndarray:
     """Each unit's discounted return, the mean over its episodes, [U]."""
-    return np.asarray((gamma**log.step * log.rewards).sum(axis=1) / log.episodes)
+    return np.asarray((log.discount(gamma) * log.rewards).sum(axis=1) / log.episodes)
 
 
 def weights(log: Logged) -> np.ndarray:
     """w_t, the product of the ratios from the episode's start to each step, [U, L]; capped to 1e15."""
-    units, rows = log.ratio.shape
-    result, weight = np.empty((units, rows)), np.ones(units)
-    for t in range(rows):
-        weight = np.minimum(np.where(log.starts[:, t], 1.0, weight) * log.ratio[:, t], LARGEST_WEIGHT)
-        result[:, t] = weight
-    return np.asarray(result * log.alive)
+    result, starts = log.ratio.T.copy(), log.starts.T
+    weight = np.ones(result.shape[1])
+    for t, ratio in enumerate(result):  # each in place
+        ratio *= np.where(starts[t], 1.0, weight)
+        weight = np.minimum(ratio, LARGEST_WEIGHT, out=ratio)
+    return np.asarray(result.T * log.alive)
 
 
 def nonnegative(log: Logged, problem: Problem, spec: PublicSpec) -> tuple[np.ndarray, np.ndarray]:
     """(X_low, X_high) of the module's text, each the mean over a unit's episodes, [U] and >= 0."""
-    weight = weights(log)
-    discounted = problem.gamma**log.step * weight
-    after = weight * log.terminations * _rest(log, problem)
+    discounted = log.discount(problem.gamma)
+    discounted *= weights(log)
+    after = np.einsum("ul,ul->u", discounted, log.terminations * _rest(log, problem))
     least, most = extremes(spec)
 
     def mean(gain: np.ndarray, absorbed: float) -> np.ndarray:
-        return np.asarray((discounted * np.maximum(gain, 0) + after * absorbed).sum(axis=1) / log.episodes)
+        return np.asarray((np.einsum("ul,ul->u", discounted, np.maximum(gain, 0)) + absorbed * after) / log.episodes)
 
     return mean(log.rewards - least, -least), mean(most - log.rewards, most)
 
 
 def _rest(log: Logged, problem: Problem) -> np.ndarray:
-    """sum of gamma^k over the steps k after each row's and before the horizon, [U, L]."""
+    """sum of gamma^(k - t) over the steps k after each row's t and before the horizon, [U, L]."""
     lengths = np.concatenate([[0.0], np.cumsum(problem.gamma ** np.arange(problem.horizon))])
-    return np.asarray(lengths[-1] - lengths[np.minimum(log.step + 1, problem.horizon)])
+    left = problem.horizon - 1 - np.minimum(log.step, problem.horizon - 1)
+    return np.asarray(problem.gamma * lengths.take(left))
