@@ -314,14 +314,18 @@ def test_units_with_equal_rows_are_told_apart_and_one_of_them_less_changes_one_h
     np.testing.assert_array_equal(many[:999], one_less)
 
 
-def test_halves_follow_from_two_hashes_of_a_units_own_rows() -> None:
-    reader = Reader(records([[1.0, 2.0], [3.0], [-1.0, 0.5], [7.0]]), SecretNoise())
-    columns, key = reader._data._columns, hashlib.blake2b(b"key", digest_size=32).digest()
+def test_halves_follow_from_a_hash_of_a_units_own_rows_and_one_of_the_key() -> None:
+    reader = Reader(records([[1.0, 2.0], [3.0], [-1.0, 0.5], [7.0], [3.0]]), SecretNoise())
+    columns, key = reader._data._columns, hashlib.shake_256(b"key").digest(8 * 19)
+    b, *a = (int.from_bytes(key[i : i + 8], "little") for i in range(0, 8 * 19, 8))
     expected = []
-    for rows in ([0, 1], [2], [3, 4], [5]):
+    for rows, number in (([0, 1], 0), ([2], 0), ([3, 4], 0), ([5], 0), ([6], 1)):
         own = hashlib.blake2b(b"".join(columns[name][rows].tobytes() for name in sorted(columns))).digest()
-        expected.append(hashlib.blake2b(own + bytes(8), key=key, digest_size=1).digest()[0] & 1)
+        name = own + number.to_bytes(8, "little")
+        words = [int.from_bytes(name[i : i + 4], "little") for i in range(0, 72, 4)]
+        expected.append((b + sum(x * y for x, y in zip(a, words, strict=True))) % 2**64 >> 63)
     assert reader.folds("key").tolist() == expected
+    assert set(expected) == {0, 1}
 
 
 def test_a_fragment_is_what_follows_a_drawn_row_in_its_units_episode() -> None:

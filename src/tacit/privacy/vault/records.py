@@ -215,17 +215,15 @@ class Reader:
 
         Units with equal rows get a running number, so that they do not all share a half. One of them more
         or less changes one half by one such unit, as it would for any other.
+
+        Rows and number are hashed without the key (BLAKE2b), and then by a family that the key chooses from (see
+        `_halves`). The promise needs the first sentence alone; a family of which the halves of any two units are
+        independent makes them even.
         """
         if key not in self._folds:
             if self._named is None:
                 self._named = _numbered(self._digests())
-            keyed = hashlib.blake2b(key=hashlib.blake2b(key.encode(), digest_size=32).digest(), digest_size=1)
-            halves = bytearray()
-            for name in self._named.tolist():
-                own = keyed.copy()
-                own.update(name)
-                halves += own.digest()
-            self._folds[key] = np.frombuffer(halves, np.uint8).astype(np.int64) & 1
+            self._folds[key] = _halves(self._named, key)
         return self._folds[key]
 
     def _digests(self) -> np.ndarray:
@@ -256,7 +254,7 @@ def _as_bytes(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbered(digests: np.ndarray) -> np.ndarray:
-    """Digests [U, 64], each with how many before it are equal to it, as items of 72 bytes."""
+    """Digests [U, 64], each with how many before it are equal to it, as words of 32 bits [U, 18]."""
     numbers = np.zeros(len(digests), "<u8")
     beginnings = np.sort(digests[:, :8].copy().view(np.uint64), axis=None)
     if (beginnings[1:] == beginnings[:-1]).any():
@@ -264,7 +262,20 @@ def _numbered(digests: np.ndarray) -> np.ndarray:
         for unit, digest in enumerate(_as_bytes(digests).tolist()):
             numbers[unit] = equals[digest]
             equals[digest] += 1
-    return _as_bytes(np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1))
+    return np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1).view("<u4")
+
+
+def _halves(names: np.ndarray, key: str) -> np.ndarray:
+    """A bit of each name [U, n] of 32-bit words: the highest of b + sum_i a_i x_i modulo 2^64, [U].
+
+    Over random a and b, the bits of any two different names are uniform and independent (M. Thorup, "High speed hashing
+    for integers and strings", arXiv:1504.06804, section 3.5). Here SHAKE-256 makes a and b of the key.
+    """
+    bits = hashlib.shake_256(key.encode()).digest(8 * (names.shape[1] + 1))
+    b, *a = np.frombuffer(bits, "<u8").astype(np.uint64)
+    blocks = (names[start : start + TALLIED].astype(np.uint64) for start in range(0, len(names), TALLIED))
+    sums = np.concatenate([np.zeros(0, np.uint64), *(block @ np.array(a) for block in blocks)])
+    return np.asarray((sums + b) >> np.uint64(63), np.int64)
 
 
 READ_BYTES = 1 << 26
