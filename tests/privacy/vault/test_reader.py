@@ -103,6 +103,24 @@ def test_a_summary_is_made_once_and_serves_every_step_and_sample(
         assert all(np.abs(np.array(expected) - value).min() < 1e-2 for value in sums)
 
 
+@pytest.mark.usefixtures("no_lattice")
+def test_a_single_large_sum_is_made_piece_by_piece_and_keeps_no_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "fingerprint", lambda callback: b"")  # this one keeps the number of its calls
+    for name, value in (("BLOCK", 2), ("SUMMED_BYTES", 1)):
+        monkeypatch.setattr(vault_records, name, value)
+    part = summed(steps=1, clip_norm=100.0, rows_per_unit=2, rows="first")
+    for name, most, made in (("kept", 1 << 30, [3]), ("pieces", 0, [2, 1])):
+        monkeypatch.setattr(vault_records, "KEPT_BYTES", most)
+        vault = open_vault(tmp_path, [[1.0, 2.0], [3.0], [0.5]], noise=Silent(), name=name)
+        run = vault.reserve(plans.account(GivenParts((part,)), unit=vault.unit, delta=1e-4))
+        vault._checks.contribution(part, Scaled(), 10.0)
+        calls.clear()
+        assert vault.noisy_sum(run, "sum", Scaled(), 10.0)[0, 0] * vault.unit.size == pytest.approx(0.65, abs=1e-2)
+        assert calls == made
+
+
 def test_what_a_summary_keeps_cannot_be_written_to() -> None:
     reader = Reader(episodes(), SecretNoise())
     whole = reader.summaries(Total(), np.arange(2), 5)["total"]

@@ -36,6 +36,9 @@ Columns = dict[str, np.ndarray]
 KEPT_SUMMARIES = 4
 """How many summaries stay in memory; the one that was made first goes first."""
 
+KEPT_BYTES = 1 << 30
+"""Bytes of contributions to a single sum, above which nothing is kept for later ones."""
+
 CHUNK = 200_000
 """Padded rows that are summarised at a time."""
 
@@ -337,6 +340,9 @@ class Records:
     def pieces(self, part: Sum, summary: Summary | None, width: int) -> Iterator[Columns]:
         """A fresh sample for every replicate, some units at a time: their rows, or what the summary made of them.
 
+        What a summary makes of all units is kept for later sums. For a single sum of more than `KEPT_BYTES` of
+        contributions it is made piece by piece instead, which gives the same sum.
+
         Args:
             part: of the plan.
             summary: of a unit's rows, if there is one.
@@ -348,15 +354,18 @@ class Records:
         replicate, units = self._drawn(part)
         reader, read = self.reader(part.held_out), part.rows_per_unit
         unit_bytes = reader.row_bytes * read * part.horizon
-        if summary is not None:
+        single = part.steps * len(self._keys) == 1 and 8 * width * reader.units > KEPT_BYTES
+        kept = summary is not None and not single
+        if summary is not None and kept:
             whole = reader.summaries(summary, np.arange(reader.units), read)
             unit_bytes = sum(column.nbytes for column in whole.values()) // max(1, reader.units)
         size = BLOCK * max(1, SUMMED_BYTES // (unit_bytes + 8 * width) // BLOCK)
         for piece in (slice(start, start + size) for start in range(0, len(units), size)):
-            if summary is None:
-                rows = reader.rows(units[piece], read, part.rows, part.horizon)
-            else:
+            if summary is not None and kept:
                 rows = reader.summaries(summary, units[piece], read)
+            else:
+                rows = reader.rows(units[piece], read, part.rows, part.horizon)
+                rows = rows if summary is None else summary(rows)
             yield {**rows, "replicate": replicate[piece]}
 
     def flat_rows(self, part: Sum) -> Iterator[tuple[Columns, np.ndarray, np.ndarray]]:
