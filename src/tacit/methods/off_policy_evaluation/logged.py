@@ -77,21 +77,25 @@ def logged(rows: Mapping[str, np.ndarray], problem: Problem, policy: Target, beh
     starts = rows["starts"].copy()
     starts[:, 0] = True
     columns = np.arange(mask.shape[1])
-    step = columns - np.maximum.accumulate(starts * columns, axis=1)
-    counted = np.cumsum(starts, axis=1, dtype=np.int32) <= problem.episodes_per_unit
-    counted &= columns - step <= problem.rows_per_unit - problem.horizon  # the rows that are read hold all of it
+    begun = np.maximum.accumulate(starts * columns, axis=1)
+    step = columns - begun
+    counted = begun <= problem.rows_per_unit - problem.horizon  # the rows that are read hold all of the episode
+    if problem.episodes_per_unit > 1:
+        counted &= np.cumsum(starts, axis=1, dtype=np.int32) <= problem.episodes_per_unit
     alive = mask & counted & (step < problem.horizon)
     terminations = rows["terminations"] & alive
     follows = np.zeros_like(alive)
     follows[:, :-1] = alive[:, :-1] & alive[:, 1:] & ~starts[:, 1:] & ~terminations[:, :-1]
+    ratio = _ratio(rows, policy, behaviour)
+    np.copyto(ratio, 1.0, where=~alive)
     return Logged(
         alive=alive,
         starts=starts,
         follows=follows,
         step=step,
-        rewards=np.where(alive, rows["rewards"], 0).astype(np.float64),
+        rewards=np.multiply(rows["rewards"], alive, dtype=np.float64),
         terminations=terminations,
-        ratio=np.where(alive, _ratio(rows, policy, behaviour), 1.0),
+        ratio=ratio,
         observations=rows["observations"],
         next_observations=rows["next_observations"],
         actions=rows["actions"],
@@ -135,13 +139,13 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: Policy | N
     ratio: np.ndarray = np.maximum(propensities, _SMALLEST, dtype=np.float64)
     np.divide(np.maximum(target, _SMALLEST), ratio, out=ratio)
     np.clip(ratio, math.exp(-LARGEST_LOG_RATIO), math.exp(LARGEST_LOG_RATIO), out=ratio)
-    ratio[~(target > 0)] = 0.0
+    np.copyto(ratio, 0.0, where=~(target > 0))
     return ratio
 
 
 def _chosen(policy: Policy, rows: Mapping[str, np.ndarray]) -> np.ndarray:
     """The policy's probability of each recorded action, [U, L]."""
-    actions = rows["actions"].reshape(rows["mask"].shape).astype(np.int64)
+    actions = rows["actions"].reshape(rows["mask"].shape).astype(np.int64, copy=False)
     observations = rows["observations"]
     if isinstance(policy, Tabular):
         return policy.chosen(observations, actions)

@@ -90,7 +90,7 @@ class Tabular:
 
     def chosen(self, observations: np.ndarray, actions: np.ndarray) -> Float64:
         """The probability of one action in each state; states and actions of shapes that broadcast."""
-        states = observations.astype(np.int64)
+        states = observations.astype(np.int64, copy=False)
         known = np.append(self.table, np.full(self.actions, 1 / self.actions))
         return np.asarray(known.take(np.minimum(states, len(self.table)) * self.actions + actions))
 

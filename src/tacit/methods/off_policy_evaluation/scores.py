@@ -263,11 +263,11 @@ def returns(log: Logged, gamma: float) -> np.ndarray:
 
 def weights(log: Logged) -> np.ndarray:
     """w_t, the product of the ratios from the episode's start to each step, [U, L]; capped to 1e15."""
-    result, starts = log.ratio.T.copy(), log.starts.T
-    weight = np.ones(result.shape[1])
-    for t, ratio in enumerate(result):  # each in place
-        ratio *= np.where(starts[t], 1.0, weight)
-        weight = np.minimum(ratio, LARGEST_WEIGHT, out=ratio)
+    result, continues = log.ratio.T.copy(), np.logical_not(log.starts.T, order="C")
+    for t, weight in enumerate(result):
+        if t:
+            np.multiply(weight, result[t - 1], out=weight, where=continues[t])
+        np.minimum(weight, LARGEST_WEIGHT, out=weight)
     return np.asarray(result.T * log.alive)
 
 
@@ -275,17 +275,16 @@ def nonnegative(log: Logged, problem: Problem, spec: PublicSpec) -> tuple[np.nda
     """(X_low, X_high) of the module's text, each the mean over a unit's episodes, [U] and >= 0."""
     discounted = log.discount(problem.gamma)
     discounted *= weights(log)
-    after = np.einsum("ul,ul->u", discounted, log.terminations * _rest(log, problem))
+    units, ends = np.nonzero(log.terminations)
+    after = discounted[units, ends] * _rest(log.step[units, ends], problem)
+    total = discounted.sum(axis=1) + np.bincount(units, after, minlength=len(discounted))
+    rewards = np.einsum("ul,ul->u", discounted, log.rewards)
     least, most = extremes(spec)
-
-    def mean(gain: np.ndarray, absorbed: float) -> np.ndarray:
-        return np.asarray((np.einsum("ul,ul->u", discounted, np.maximum(gain, 0)) + absorbed * after) / log.episodes)
-
-    return mean(log.rewards - least, -least), mean(most - log.rewards, most)
+    low, high = rewards - least * total, most * total - rewards
+    return np.maximum(low, 0) / log.episodes, np.maximum(high, 0) / log.episodes
 
 
-def _rest(log: Logged, problem: Problem) -> np.ndarray:
-    """sum of gamma^(k - t) over the steps k after each row's t and before the horizon, [U, L]."""
+def _rest(step: np.ndarray, problem: Problem) -> np.ndarray:
+    """sum of gamma^(k - t) over the steps k after each t of `step` and before the horizon."""
     lengths = np.concatenate([[0.0], np.cumsum(problem.gamma ** np.arange(problem.horizon))])
-    left = problem.horizon - 1 - np.minimum(log.step, problem.horizon - 1)
-    return np.asarray(problem.gamma * lengths.take(left))
+    return np.asarray(problem.gamma * lengths[problem.horizon - 1 - step])

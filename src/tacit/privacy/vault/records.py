@@ -112,9 +112,9 @@ class Reader:
 
     def _columns_at(self, where: np.ndarray, rows_of: RowsOf) -> Columns:
         """All columns at places in the order of the units, with "starts" where rows are the first in order of time."""
-        positions = self._order[where]
+        positions = self._order.take(where)
         columns = {name: column.take(positions, axis=0) for name, column in self._data._columns.items()}
-        return columns | ({"starts": self._episode_starts()[positions]} if rows_of == "first" else {})
+        return columns | ({"starts": self._episode_starts().take(positions)} if rows_of == "first" else {})
 
     def _fragments(
         self, where: np.ndarray, mask: np.ndarray, horizon: int
