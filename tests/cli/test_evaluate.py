@@ -380,6 +380,18 @@ def test_records_that_do_not_fit_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_fitted_q_takes_records_without_propensities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    visits = imported(tmp_path, propensities=False)
+    line = ["evaluate", str(visits), "--out", str(tmp_path / "run"), *PROMISE, "--unit", "patient"]
+    line += ["--policy", "uniform", "--method", "fqe", "--features", "fourier:1", "--nonprivate-diagnostics"]
+    assert main(line) == 0
+    for text in written(capsys.readouterr().out, tmp_path / "run")[::2]:
+        assert "There is no interval: the records have no propensities" in text
+    assert main(["certificate", "verify", str(tmp_path / "run" / "certificate.json")]) == 0
+    looked = json.loads((tmp_path / "run/private/diagnostics-of-an-evaluation.json").read_text())["result"]
+    assert set(looked) == {"episodes", "returns_outside_range", "rewards_at_bounds"}
+
+
 def test_missing_records_are_said_to_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate(tmp_path / "nowhere", tmp_path) == 6
     assert "there is no such folder; expected a folder that `tacit data`" in capsys.readouterr().err

@@ -61,6 +61,7 @@ from tacit.methods.off_policy_evaluation import (
     fit,
 )
 from tacit.methods.off_policy_evaluation.features import ends
+from tacit.methods.off_policy_evaluation.logged import unknown_behaviour
 from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Target, imported
 from tacit.methods.off_policy_evaluation.targets import resolve_behaviour, words
@@ -192,7 +193,7 @@ def _look(
 ) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     run.inside("private")
-    resolved = resolve_behaviour(policy, behaviour_policy, vault)
+    resolved = resolve_behaviour(policy, behaviour_policy, vault, needed=plan.weighs)
 
     def look(rows: Mapping[str, np.ndarray]) -> dict[str, float]:
         return diagnostics(rows, evaluation, plan.problem, vault.spec, policy, resolved)
@@ -356,7 +357,7 @@ def target(command: Evaluate, spec: PublicSpec) -> Target:
 
 
 def behaviour(command: Evaluate, spec: PublicSpec) -> BehaviourPolicy | None:
-    """The known behaviour policy, or None where the logged propensities serve.
+    """The known behaviour policy, or None where the logged propensities serve, or the method needs none.
 
     Raises:
         PlanError: neither is there, or a known one comes without its source, or is not needed.
@@ -366,12 +367,8 @@ def behaviour(command: Evaluate, spec: PublicSpec) -> BehaviourPolicy | None:
     if command.behaviour is None:
         if command.behaviour_source is not None:
             raise meaningless("--behaviour-source", "--behaviour")
-        if not on_policy and not spec.propensities:
-            raise refused(
-                "the records have no propensities",
-                "records that were imported with propensities, or --behaviour, or --policy behaviour",
-                "log the probability of each action, and import it with --propensity",
-            )
+        if not on_policy and not spec.propensities and _PLANS[command.method].weighs:
+            raise unknown_behaviour()
         return None
     if on_policy:
         raise meaningless("--behaviour", "another --policy than behaviour")

@@ -245,6 +245,8 @@ def cautions(report: EvaluationReport) -> list[str]:
     lines = []
     if interval is not None and interval.high - interval.low >= _MOSTLY * (high - low):
         lines.append("The interval fills the range, or nearly so: these records do not tell at this epsilon.")
+    if report.value is not None and interval is None:
+        lines.append("There is no interval: the records have no propensities, and a regression has none to trust.")
     if report.value is not None and min(report.value - low, high - report.value) <= _AT_END * (high - low):
         kind = "declared range"
         if plan["problem"]["return_range"] is None:

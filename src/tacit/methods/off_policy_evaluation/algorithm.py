@@ -38,6 +38,8 @@ class Estimator(plans.PrivatePlan, ABC):
 
     method: ClassVar[str]
     source: ClassVar[str]
+    weighs: ClassVar[bool] = True
+    """Whether it cannot do without the probabilities of the logged actions, unless they are the evaluated policy's."""
 
     problem: Problem
     """discount, horizon, episodes, public range."""
@@ -108,10 +110,11 @@ def fit(
         plan: calibrated for the vault's unit (`plan.calibrate(unit=vault.unit, epsilon=..., delta=...)`).
         vault: the records and their ledger.
         policy: `Behaviour()` for the policy that made the records, a public policy, or a release of the same ledger.
-        behaviour: the known behaviour policy; None takes the logged propensities.
+        behaviour: the known behaviour policy; None takes the logged propensities, if the method needs any.
 
     Raises:
-        PlanError: the policy or the behaviour is not public, or the plan does not fit them or the records.
+        PlanError: the policy or the behaviour is not public, the plan does not fit them or the records, or it needs
+            propensities and there are none.
         PlanExhausted: the plan was run before under this ledger.
         BudgetExceeded: the ledger cannot pay.
     """
@@ -126,7 +129,7 @@ def fit(
         try_features(plan.basis, vault.spec.observation)
     target = resolve(policy, vault)
     plan.require(target, behaviour, vault.spec)
-    behaviour_policy = resolve_behaviour(target, behaviour, vault)
+    behaviour_policy = resolve_behaviour(target, behaviour, vault, needed=plan.weighs)
     plan = plan.about(target, behaviour_policy)
     run = vault.reserve(plan)
     if vault.touched(run):
@@ -137,7 +140,8 @@ def fit(
     evaluated = "a policy released under this ledger" if isinstance(policy, Release) else words(target)
     own = [plan.basis] if isinstance(plan.basis, Custom) else []
     features = [f"the features {basis.function} were fixed without these records" for basis in own]
-    circumstances = (f"evaluated: {evaluated}", *propensities(target, behaviour_policy), *features)
+    rests = propensities(target, behaviour_policy, logged=vault.spec.propensities)
+    circumstances = (f"evaluated: {evaluated}", *rests, *features)
     return vault.release(run, evaluation, label=plan.label(circumstances))
 
 
@@ -167,15 +171,18 @@ def label(covered: str, circumstances: Sequence[str] = ()) -> Label:
     )
 
 
-def propensities(target: Target, behaviour: Policy | None) -> tuple[str, ...]:
+def propensities(target: Target, behaviour: Policy | None, *, logged: bool) -> tuple[str, ...]:
     """What importance ratios rest on, for a certificate.
 
     Args:
         target: the evaluated policy.
         behaviour: the known behaviour policy, or None.
+        logged: whether the records have propensities.
     """
     if isinstance(target, Behaviour):
         return ()
     if behaviour is not None:
         return (f"the behaviour policy is {words(behaviour)}, and made the records",)
+    if not logged:
+        return ("the records have no propensities: no ratios were used, and the value has no interval",)
     return ("the logged propensities are the true probabilities of the logged actions",)

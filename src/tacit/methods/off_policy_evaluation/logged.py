@@ -94,6 +94,17 @@ def logged(rows: Mapping[str, np.ndarray], problem: Problem, policy: Target, beh
     )
 
 
+def unknown_behaviour() -> PlanError:
+    """The refusal of records that no importance ratio can be made of, with both ways out."""
+    return PlanError(
+        "the records have no propensities, so the behaviour policy is unknown",
+        where="off_policy_evaluation",
+        expected="the probability of each logged action, or a behaviour policy",
+        remedy="import a column of propensities (--propensity), or spend a share of the budget on a private model of the "
+        "behaviour policy (--behaviour model, behaviour_model=BehaviourModel(...))",
+    )
+
+
 def within_horizon(log: Logged, problem: Problem, here: np.ndarray, after: np.ndarray) -> np.ndarray:
     """What a value function says of the return over the horizon: V(s_0) less gamma^H V(s_H) if an episode reaches H.
 
@@ -126,12 +137,7 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: Policy | N
 
     target = chosen(policy)
     if behaviour is None and "propensities" not in rows:
-        raise PlanError(
-            "the behaviour policy is unknown",
-            where="off_policy_evaluation",
-            expected="records with propensities, or behaviour=BehaviourPolicy(...)",
-            remedy="log the probability of each action, or evaluate Behaviour() itself",
-        )
+        raise unknown_behaviour()
     propensities = rows["propensities"].astype(np.float64) if behaviour is None else chosen(behaviour)
     logs = np.log(np.maximum(target, _SMALLEST)) - np.log(np.maximum(propensities, _SMALLEST))
     return np.where(target > 0, np.exp(np.clip(logs, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)), 0.0)

@@ -38,6 +38,8 @@ SHARES = (0.65, 0.25, 0.1)
 """Of the squared norm of a unit's vector: its scores, its presence (the count), its squared scores."""
 POINT_SHARE = 0.5
 """Of the squared norm, where a further number about each unit is averaged as well."""
+NUMBER_SHARES = (0.75, 0.25)
+"""Of the squared norm of a `PointVector`: the number, the presence."""
 FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
 LARGEST_WEIGHT = 1e15
@@ -107,6 +109,24 @@ class ScoreVector:
         ends = np.array([[1.0, smallest[1] / largest[1]], [smallest[0] / largest[0], 1.0]])
         longest = np.linalg.norm(ends, axis=1).max()  # of the pair where every weight is 1: nothing is clipped there
         return offsets, (self.clip * longest * largest[0], self.clip * longest * largest[1])
+
+
+@dataclass(frozen=True, eq=False)
+class PointVector:
+    """Each unit's number and its presence, [U, 2], of norm at most 1: for records that no ratio can be made of.
+
+    Args:
+        problem: discount, horizon, episodes.
+        point: the number.
+    """
+
+    problem: Problem
+    point: Point
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        """Rows [U, L, ...] -> [U, 2]."""
+        number = np.clip(self.point(logged(rows, self.problem, Behaviour()), state), -1, 1)
+        return np.asarray(FIT * np.sqrt(NUMBER_SHARES) * np.stack([number, np.ones(len(number))], axis=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +217,21 @@ def release(vault: Vault, run: Run, vector: ScoreVector, *, state: Any = None) -
     assert sigma is not None
     released = vault.noisy_sum(run, NAME, vector, state)[0] * vault.unit.size
     return read(released, vector, sigma, vault.unit.size)
+
+
+def mean(vault: Vault, run: Run, vector: PointVector, *, state: Any) -> float:
+    """The mean of the vector's number, in [-1, 1], through the run's part "scores".
+
+    Args:
+        state: what the vector's point gets.
+
+    Raises:
+        PlanExhausted: it was released before.
+    """
+    size, roots = vault.unit.size, np.sqrt(NUMBER_SHARES)
+    total, count = vault.noisy_sum(run, NAME, vector, state)[0] * size / (FIT * roots)
+    present = unit_count(float(count), noise(vault, run, NAME) * size / (FIT * float(roots[1])), size)
+    return min(1.0, max(-1.0, float(total) / present))
 
 
 def value_of(vault: Vault, run: Run, problem: Problem, target: Target, behaviour: Policy | None) -> Scores:
