@@ -100,9 +100,9 @@ class FittedQ(QEstimator):
         """All of its noisy sums."""
         return f"{self.regression.rounds + 3} noisy sums: mean returns, a Gram matrix, Bellman residuals, scores"
 
-    def parts(self) -> tuple[PoissonSum, ...]:
+    def sums(self) -> tuple[PoissonSum, ...]:
         """The mean return, the Gram matrix, the rounds of residuals, the scores."""
-        sigma = self.noise_multiplier
+        sigma = self.own_noise
         first, last = (sigma and sigma / math.sqrt(share) for share in (self.share, 1 - self.share))
         return (*self.regression.parts(self.problem, first), self.problem.part(scores.NAME, last))
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target, unknown_behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 
 LARGEST_LOG_RATIO = 50.0
@@ -91,17 +90,6 @@ def logged(rows: Mapping[str, np.ndarray], problem: Problem, policy: Target, beh
         next_observations=rows["next_observations"],
         actions=rows["actions"],
         episodes=np.maximum(1, (starts & alive).sum(axis=1)),
-    )
-
-
-def unknown_behaviour() -> PlanError:
-    """The refusal of records that no importance ratio can be made of, with both ways out."""
-    return PlanError(
-        "the records have no propensities, so the behaviour policy is unknown",
-        where="off_policy_evaluation",
-        expected="the probability of each logged action, or a behaviour policy",
-        remedy="import a column of propensities (--propensity), or spend a share of the budget on a private model of the "
-        "behaviour policy (--behaviour model, behaviour_model=BehaviourModel(...))",
     )
 
 

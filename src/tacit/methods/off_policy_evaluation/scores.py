@@ -24,10 +24,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from tacit.data.spec import PublicSpec
-from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
+from tacit.methods.off_policy_evaluation.intervals import NoisySums, Sides, bounds, share_bounds, unit_count
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
-from tacit.methods.off_policy_evaluation.problem import Interval, Problem
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Modelled, Policy, Target
+from tacit.methods.off_policy_evaluation.problem import Interval, Kind, Problem
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
@@ -43,6 +43,11 @@ NUMBER_SHARES = (0.75, 0.25)
 FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
 LARGEST_WEIGHT = 1e15
+MODELLED = (
+    "about the mean of the clipped returns as the private model of the behaviour policy weighs them; the sampling of "
+    "units and the noise are both counted, the model's error and what the clip takes are not"
+)
+"""What the interval says under a model of the behaviour policy."""
 NAME = "scores"
 COVERED = "clipped returns, of their squares and of the number of units"
 """What the scores' noisy sum is of, in the certificate's words."""
@@ -138,6 +143,7 @@ class Scores:
         offsets, scales: as `ScoreVector.units` gives them.
         limits: the public range of the value.
         point: the mean of the point's number, in [-1, 1], or None.
+        modelled: whether the ratios are those to a private model of the behaviour policy.
     """
 
     sums: tuple[NoisySums, ...]
@@ -145,6 +151,7 @@ class Scores:
     scales: tuple[float, ...]
     limits: tuple[float, float]
     point: float | None = None
+    modelled: bool = False
 
     @property
     def on_policy(self) -> bool:
@@ -165,7 +172,12 @@ class Scores:
         return float(min(max(self.offsets[0] + means[0], self.limits[0]), self.limits[1]))
 
     def interval(self, level: float) -> Interval:
-        """The two-sided interval at this level; off-policy from two lower bounds at half of 1 - level each."""
+        """The two-sided interval at this level; off-policy from two lower bounds at half of 1 - level each.
+
+        Under a model of the behaviour policy, whose weights need not have the mean 1, that of their weighted mean.
+        """
+        if self.modelled:
+            return self._weighted_mean(level, "both")
         if self.on_policy:
             ends = bounds(self.sums[0], level=level, sides="both")
             low, high = (self.offsets[0] + self.scales[0] * end for end in ends)
@@ -182,8 +194,19 @@ class Scores:
             low, high = self.limits
         return Interval(low=low, high=high, level=level, kind="two_sided", words=words)
 
+    def _weighted_mean(self, level: float, sides: Sides) -> Interval:
+        """Of `value("wpdis")`: the sampling of units and the noise are counted, and nothing else is."""
+        scales = self.scales[0], self.scales[1]
+        ends = share_bounds(self.sums[0], self.sums[1], scales, level=level, sides=sides)
+        width = self.offsets[1] - self.offsets[0]
+        low, high = (min(max(self.offsets[0] + width * end, self.limits[0]), self.limits[1]) for end in ends)
+        kind: Kind = "two_sided" if sides == "both" else "lower"
+        return Interval(low=low, high=high, level=level, kind=kind, words=MODELLED)
+
     def lower_bound(self, level: float) -> Interval:
         """The one-sided lower bound at this level; the upper end is the public range's."""
+        if self.modelled:
+            return self._weighted_mean(level, "lower")
         low = self.offsets[0] + self.scales[0] * bounds(self.sums[0], level=level, sides="lower")[0]
         return Interval(
             low=min(max(low, self.limits[0]), self.limits[1]),
@@ -271,7 +294,14 @@ def read(noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, popula
     )
     if number is not None:
         number = min(1.0, max(-1.0, float(number) / unit_count(float(count), deviations[1], population)))
-    return Scores(sums=sums, offsets=offsets, scales=scales, limits=limits(vector.problem, vector.spec), point=number)
+    return Scores(
+        sums=sums,
+        offsets=offsets,
+        scales=scales,
+        limits=limits(vector.problem, vector.spec),
+        point=number,
+        modelled=isinstance(vector.behaviour, Modelled),
+    )
 
 
 def extremes(spec: PublicSpec) -> tuple[float, float]:

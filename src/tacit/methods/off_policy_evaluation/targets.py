@@ -11,8 +11,7 @@ import numpy as np
 
 from tacit.data.spec import Discrete, Source
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.logged import unknown_behaviour
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Policy, Target, unknown_behaviour
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.vault import Vault
