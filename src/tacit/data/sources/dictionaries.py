@@ -46,7 +46,8 @@ def from_scope_rl(
         dataset: the dictionary, arrays of T rows.
         unit_ids: `(T,)` ids, or `":transition"` or `":episode"`, as for `Trajectories.from_arrays`.
         spec: public bounds; with `propensities`, `pscore` is read, otherwise it is left out.
-        padded: every trajectory fills `step_per_trajectory` rows, and what lies behind its first `done` is no record.
+        padded: every trajectory fills `step_per_trajectory` rows, and what lies behind its first `done` is no record
+            (`obtain_episodes` goes on stepping there, without a reset).
         last: a trajectory that was cut keeps its last row, with its own observation as the next one, or drops it, and
             the row before it is the last.
         unit_name, simulated, store: as for `Trajectories.from_arrays`.
