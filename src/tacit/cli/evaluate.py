@@ -345,8 +345,9 @@ def features(words: str | None, spec: PublicSpec | None, option: str) -> Feature
             )
         phi = OneHot(_whole(option, rest) if rest else space.n)
     elif kind == "fourier":
-        low, high = ((0.0,), (space.n - 1.0,)) if isinstance(space, Discrete) else (space.low, space.high)
-        phi = Fourier(_whole(option, rest), low, high)
+        box = Box((0.0,), (space.n - 1.0,)) if isinstance(space, Discrete) else space
+        labels = box.categories if any(box.categories) else None
+        phi = Fourier(_whole(option, rest), box.low, box.high, labels=labels)
     elif rest:
         _find_modules_here()
         values = np.asarray(_tried(imported(str(words)), option, spec))

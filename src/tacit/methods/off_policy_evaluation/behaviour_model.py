@@ -83,7 +83,8 @@ class BehaviourModel:
         space = spec.observation
         if isinstance(space, Discrete):
             return cls(features=OneHot(space.n))
-        return cls(features=Fourier(2, space.low, space.high, coupled=False))
+        labels = space.categories if any(space.categories) else None
+        return cls(features=Fourier(2, space.low, space.high, coupled=False, labels=labels))
 
     @property
     def words(self) -> str:
