@@ -380,6 +380,45 @@ def test_records_that_do_not_fit_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_fitted_q_takes_records_without_propensities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    visits = imported(tmp_path, propensities=False)
+    line = ["evaluate", str(visits), "--out", str(tmp_path / "run"), *PROMISE, "--unit", "patient"]
+    line += ["--policy", "uniform", "--method", "fqe", "--features", "fourier:1", "--nonprivate-diagnostics"]
+    assert main(line) == 0
+    for text in written(capsys.readouterr().out, tmp_path / "run")[::2]:
+        assert "There is no interval: the records have no propensities" in text
+    assert main(["certificate", "verify", str(tmp_path / "run" / "certificate.json")]) == 0
+    looked = json.loads((tmp_path / "run/private/diagnostics-of-an-evaluation.json").read_text())["result"]
+    assert set(looked) == {"episodes", "returns_outside_range", "rewards_at_bounds"}
+
+
+def test_a_private_model_stands_for_the_behaviour_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    visits = imported(tmp_path, propensities=False)
+    line = ["evaluate", str(visits), "--out", str(tmp_path / "run"), *PROMISE, "--unit", "patient", "--horizon", "3"]
+    line += ["--policy", "uniform", "--method", "wpdis", "--behaviour", "model", "--behaviour-share", "0.4"]
+    for slip in (("--overlap", "0.1"), ("--behaviour-source", "physics"), ("--behaviour-features", "one-hot")):
+        assert main([*line, *slip]) == 2
+    assert main([*line, "--behaviour-features", "fourier:1", "--nonprivate-diagnostics"]) == 0
+    out, certificate, report = written(capsys.readouterr().out, tmp_path / "run")
+    assert "A model of the behaviour policy gets 40 % of this budget (1 / sigma^2)" in out
+    assert "on which 40 % of the budget was spent, stands for the behaviour policy" in out
+    assert "such intervals would hold the mean of the clipped returns as this model weighs them" in report
+    assert "fitted to these same records with 40 % of the budget" in certificate
+    assert main(["certificate", "verify", str(tmp_path / "run" / "certificate.json")]) == 0
+    looked = json.loads((tmp_path / "run/private/diagnostics-of-an-evaluation.json").read_text())["result"]
+    assert 0.5 < looked["mean_ratio"] < 2.0
+
+
+def test_the_models_options_need_the_model(chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate(chain, tmp_path, "--policy", "uniform", "--behaviour-share", "0.4") == 2
+    assert "--behaviour model" in capsys.readouterr().err
+    assert evaluate(chain, tmp_path, "--behaviour", "model") == 2
+    assert "another --policy than behaviour" in capsys.readouterr().err
+    dry = ("--dry-run", "--policy", "uniform", "--behaviour", "model")
+    assert main(["evaluate", "none", "--out", str(tmp_path / "run"), *PROMISE, *dry]) == 0
+    assert "A model of the behaviour policy gets 30 % of this budget" in capsys.readouterr().out
+
+
 def test_missing_records_are_said_to_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate(tmp_path / "nowhere", tmp_path) == 6
     assert "there is no such folder; expected a folder that `tacit data`" in capsys.readouterr().err

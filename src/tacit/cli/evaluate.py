@@ -38,6 +38,7 @@ from tacit.evaluation.report import evaluation as content
 from tacit.evaluation.report.charts import number
 from tacit.methods.off_policy_evaluation import (
     Behaviour,
+    BehaviourModel,
     BehaviourPolicy,
     Callable,
     Custom,
@@ -60,10 +61,11 @@ from tacit.methods.off_policy_evaluation import (
     Uniform,
     fit,
 )
+from tacit.methods.off_policy_evaluation.algorithm import behaviour_used
 from tacit.methods.off_policy_evaluation.features import ends
 from tacit.methods.off_policy_evaluation.overlap import Overlap
-from tacit.methods.off_policy_evaluation.policies import Target, imported
-from tacit.methods.off_policy_evaluation.targets import resolve_behaviour, words
+from tacit.methods.off_policy_evaluation.policies import Target, imported, unknown_behaviour
+from tacit.methods.off_policy_evaluation.targets import words
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -86,6 +88,7 @@ _PLANS: dict[EvaluationMethod, type[Any]] = {
 }
 _ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
 NETWORK = ".safetensors"
+MODEL = "model"
 _STAND_IN = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
 """Where no file is opened: the promise does not depend on what the observations and actions are."""
 
@@ -192,7 +195,7 @@ def _look(
 ) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     run.inside("private")
-    resolved = resolve_behaviour(policy, behaviour_policy, vault)
+    resolved = behaviour_used(plan, evaluation, policy, behaviour_policy, vault)
 
     def look(rows: Mapping[str, np.ndarray]) -> dict[str, float]:
         return diagnostics(rows, evaluation, plan.problem, vault.spec, policy, resolved)
@@ -296,7 +299,9 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
             raise meaningless("--features", "a method with a value function")
         fields["weighting"] = method
     else:
-        fields["features"] = features(None if spec is None else command.features, _STAND_IN if spec is None else spec)
+        fields["features"] = features(command.features, spec, "--features")
+    if command.behaviour == MODEL and command.policy != "behaviour":
+        fields["behaviour_model"] = behaviour_model(command, spec)
     if method == "residual":
         fields |= {"on_policy": command.policy == "behaviour", "range_finder": command.find_range}
     plan: Estimator = _PLANS[method](**fields)
@@ -305,12 +310,27 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
     return plan.calibrate(unit=unit, epsilon=rest * command.epsilon, delta=rest * command.delta)
 
 
-def features(words: str | None, spec: PublicSpec) -> Features:
-    """The feature map of these words, or the default one: one-hot, or Fourier of order 3.
+def behaviour_model(command: Evaluate, spec: PublicSpec | None) -> BehaviourModel:
+    """The private model of the behaviour policy.
+
+    Raises:
+        PlanError: an option is out of range, does not fit the observations, or another one leaves the model no use.
+    """
+    if command.overlap is not None or command.behaviour_source is not None:
+        raise meaningless("--overlap or --behaviour-source", "propensities that were logged, or a known --behaviour")
+    model = BehaviourModel.of(spec or _STAND_IN)
+    if command.behaviour_features is not None:
+        model = dataclasses.replace(model, features=features(command.behaviour_features, spec, "--behaviour-features"))
+    return model if command.behaviour_share is None else dataclasses.replace(model, share=command.behaviour_share)
+
+
+def features(words: str | None, spec: PublicSpec | None, option: str) -> Features:
+    """The feature map of these words, or the default one: one-hot, or Fourier of order 3; a dry run has no spec.
 
     Raises:
         PlanError: the words are of no known form, or the features do not fit the observation.
     """
+    spec, words = (_STAND_IN, None) if spec is None else (spec, words)
     space = spec.observation
     default = "one-hot" if isinstance(space, Discrete) else "fourier:3"
     kind, _, rest = (default if words is None else words).partition(":")
@@ -319,24 +339,24 @@ def features(words: str | None, spec: PublicSpec) -> Features:
         if not isinstance(space, Discrete):
             raise PlanError(
                 "one-hot features need a discrete observation",
-                where="--features",
+                where=option,
                 expected="fourier:ORDER or package.module:function",
                 remedy="choose one of these for numbers",
             )
-        phi = OneHot(_whole("--features", rest) if rest else space.n)
+        phi = OneHot(_whole(option, rest) if rest else space.n)
     elif kind == "fourier":
         box = Box((0.0,), (space.n - 1.0,)) if isinstance(space, Discrete) else space
         labels = box.categories if any(box.categories) else None
-        phi = Fourier(_whole("--features", rest), box.low, box.high, labels=labels)
+        phi = Fourier(_whole(option, rest), box.low, box.high, labels=labels)
     elif rest:
         _find_modules_here()
-        values = np.asarray(_tried(imported(str(words)), "--features", spec))
+        values = np.asarray(_tried(imported(str(words)), option, spec))
         if values.ndim != 2 or len(values) != 2:
-            raise _unfit("--features", "numbers [N, n] for N observations")
+            raise _unfit(option, "numbers [N, n] for N observations")
         phi = Custom(str(words), values.shape[1])
     else:
-        raise _unknown("--features", kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
-    _tried(phi, "--features", spec)
+        raise _unknown(option, kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
+    _tried(phi, option, spec)
     return phi
 
 
@@ -357,22 +377,22 @@ def target(command: Evaluate, spec: PublicSpec) -> Target:
 
 
 def behaviour(command: Evaluate, spec: PublicSpec) -> BehaviourPolicy | None:
-    """The known behaviour policy, or None where the logged propensities serve.
+    """The known behaviour policy, or None where the logged propensities serve, or the method needs none.
 
     Raises:
         PlanError: neither is there, or a known one comes without its source, or is not needed.
         FileError: there is no such file, or it holds no policy.
     """
     on_policy = command.policy == "behaviour"
+    if command.behaviour == MODEL and not on_policy:
+        return None
+    if command.behaviour_share is not None or command.behaviour_features is not None:
+        raise meaningless("--behaviour-share or --behaviour-features", f"--behaviour {MODEL}")
     if command.behaviour is None:
         if command.behaviour_source is not None:
             raise meaningless("--behaviour-source", "--behaviour")
-        if not on_policy and not spec.propensities:
-            raise refused(
-                "the records have no propensities",
-                "records that were imported with propensities, or --behaviour, or --policy behaviour",
-                "log the probability of each action, and import it with --propensity",
-            )
+        if not on_policy and not spec.propensities and _PLANS[command.method].weighs:
+            raise unknown_behaviour()
         return None
     if on_policy:
         raise meaningless("--behaviour", "another --policy than behaviour")

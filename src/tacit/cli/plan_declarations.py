@@ -213,8 +213,8 @@ class Evaluate(Spending):
     """Say what a policy is worth, from records of other policies, with differential privacy.
 
     Args:
-        data: folder of the private records (`tacit data import` writes one); of another policy than their own, they
-            need propensities.
+        data: folder of the private records (`tacit data import` writes one); of another policy than their own, most
+            methods need propensities or --behaviour.
         out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
         unit: what one protected unit is, in the singular ("patient").
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
@@ -232,7 +232,11 @@ class Evaluate(Spending):
             (fitted Q), "dr" (doubly robust); to compare with: "gpope", "ssp" (DP-LSTD), "lsw", "lsl".
         features: of the value function: "one-hot" or "one-hot:STATES" (discrete observations), "fourier:ORDER", or
             your own package.module:function from observations to numbers.
-        behaviour: a known behaviour policy in place of logged propensities, in the words of --policy.
+        behaviour: a known behaviour policy in place of logged propensities, in the words of --policy; or "model", a
+            private one of softmax regression, which a share of the budget is spent on.
+        behaviour_share: that share (of 1 / sigma^2); 0.3 by default.
+        behaviour_features: of the model, in the words of --features; by default one-hot, or Fourier of order 2 along
+            each dimension.
         behaviour_source: how it is known: environment, physics, declared or public_data.
         level: nominal coverage of the interval.
         overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
@@ -254,6 +258,8 @@ class Evaluate(Spending):
     method: EvaluationMethod = "residual"
     features: str | None = None
     behaviour: str | None = None
+    behaviour_share: float | None = None
+    behaviour_features: str | None = None
     behaviour_source: Literal["environment", "physics", "declared", "public_data"] | None = None
     level: float = 0.95
     overlap: float | None = None

@@ -135,7 +135,7 @@ class LinearQ:
         phi = np.asarray(self.features(observations), np.float64)
         values = np.einsum("ni,ia->na", phi, self.weights)  # each row by itself: BLAS may break ties by the others
         if self.kind == "softmax":
-            return _softmax(values / self.temperature)
+            return softmax(values / self.temperature)
         greedy = np.eye(self.actions)[values.argmax(axis=1)]
         return np.asarray((1 - self.epsilon) * greedy + self.epsilon / self.actions, np.float64)
 
@@ -191,7 +191,7 @@ class Network:
             x = x @ weight.T + bias
             if i < len(self.layers) - 1:
                 x = np.maximum(x, 0) if self.activation == "relu" else np.tanh(x)
-        return _softmax(x)
+        return softmax(x)
 
 
 @dataclass(frozen=True)
@@ -248,8 +248,47 @@ class Callable:
         )
 
 
+@dataclass(frozen=True)
+class Modelled:
+    """A policy as a private model has it, mixed with the uniform one so that no probability is below floor / A.
+
+    Args:
+        policy: the model.
+        floor: the share of the uniform policy.
+
+    Raises:
+        PlanError: the share is not in [0, 1].
+    """
+
+    policy: Policy
+    floor: float
+
+    def __post_init__(self) -> None:
+        check("floor", self.floor, 0 <= self.floor <= 1, "a number in [0, 1]")
+
+    @property
+    def actions(self) -> int:
+        """A."""
+        return self.policy.actions
+
+    def probabilities(self, observations: np.ndarray) -> Float64:
+        """(1 - floor) p + floor / A."""
+        return (1 - self.floor) * self.policy.probabilities(observations) + self.floor / self.actions
+
+
 Target = Policy | Behaviour
 """What is evaluated."""
+
+
+def unknown_behaviour() -> PlanError:
+    """The refusal of records that no importance ratio can be made of, with both ways out."""
+    return PlanError(
+        "the records have no propensities, so the behaviour policy is unknown",
+        where="off_policy_evaluation",
+        expected="the probability of each logged action, or a policy that is known or modelled privately",
+        remedy="import a column of propensities (--propensity), or spend a share of the budget on a private model "
+        "(--behaviour model, behaviour_model=BehaviourModel(...))",
+    )
 
 
 @lru_cache(maxsize=64)
@@ -272,9 +311,10 @@ def imported(path: str) -> Function[[np.ndarray], Any]:
     return function
 
 
-def _softmax(values: np.ndarray) -> Float64:
-    shifted = np.exp(values - values.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), np.float64)
+def softmax(values: np.ndarray) -> Float64:
+    """Logits [..., A] -> probabilities [..., A]."""
+    shifted = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True), np.float64)
 
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
