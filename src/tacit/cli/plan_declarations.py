@@ -218,10 +218,11 @@ class Evaluate(Spending):
         range: public LOW HIGH of an episode's value; without it, the widest that the reward's bounds allow.
         find_range: let the method residual look for the range privately.
         episodes_per_unit: episodes of one unit that count.
-        policy: whom to evaluate: "behaviour" (who made the records), "uniform", a network FILE.safetensors (numbered
-            layers NAME.weight and NAME.bias, a softmax on the outputs), or your own package.module:function from
-            observations to probabilities.
-        activation: between the layers of a network; by default relu.
+        policy: whom to evaluate: "behaviour" (who made the records), "uniform", the folder of a policy (RUN/policy of
+            `tacit train` or `tacit learn`), a network FILE.onnx or FILE.safetensors (numbered layers NAME.weight and
+            NAME.bias, a softmax on the outputs), or your own package.module:function from observations to
+            probabilities.
+        activation: between the layers of a network FILE.safetensors; by default relu.
         method: "residual" (values of states and of the policy), "pdis" and "wpdis" (importance sampling), "fqe"
             (fitted Q), "dr" (doubly robust); to compare with: "gpope", "ssp" (DP-LSTD), "lsw", "lsl".
         features: of the value function: "one-hot" or "one-hot:STATES" (discrete observations), "fourier:ORDER", or

@@ -134,10 +134,9 @@ def fit(
     evaluation = plan.estimate(vault, run, target, behaviour_policy)
     if evaluation.value is not None and evaluation.interval is not None:
         evaluation = dataclasses.replace(evaluation, value=evaluation.interval.nearest(evaluation.value))
-    evaluated = "a policy released under this ledger" if isinstance(policy, Release) else words(target)
     own = [plan.basis] if isinstance(plan.basis, Custom) else []
     features = [f"the features {basis.function} were fixed without these records" for basis in own]
-    circumstances = (f"evaluated: {evaluated}", *propensities(target, behaviour_policy), *features)
+    circumstances = (f"evaluated: {words(policy)}", *propensities(target, behaviour_policy), *features)
     return vault.release(run, evaluation, label=plan.label(circumstances))
 
 
