@@ -382,7 +382,7 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
         (("--overlap", "1", "--policy", "uniform"), "overlap is 1.0; expected a share of epsilon and delta"),
         (("--find-range",), "--find-range has no meaning here"),
         (("--method", "lsw", "--clip-norm", "1"), "--clip-norm has no meaning here"),
-        (("--method", "ssp"), "the clip norm is missing"),
+        (("--method", "ssp"), "--clip-norm is missing"),
         (("--method", "pdis", "--features", "one-hot"), "--features has no meaning here"),
         (("--method", "lsl", "--policy", "uniform"), "--method lsl does not evaluate this policy"),
         (("--method", "fqe"), "--method fqe does not evaluate this policy"),
@@ -399,7 +399,7 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
         (("--policy", "walkers:fails"), "it does not fit the observations; expected a function of observations"),
         (("--behaviour", "uniform"), "--behaviour has no meaning here"),
         (("--behaviour-source", "physics"), "--behaviour-source has no meaning here"),
-        (("--policy", "uniform", "--behaviour", "uniform"), "the source of the behaviour policy is missing"),
+        (("--policy", "uniform", "--behaviour", "uniform"), "--behaviour-source is missing"),
     ],
 )
 def test_bad_input_costs_nothing(

@@ -12,7 +12,8 @@ import numpy as np
 
 from tacit.cli import options
 from tacit.cli.budget import ledger_path, open_ledger, require_unit
-from tacit.cli.console import progress, say
+from tacit.cli.console import aside, progress, say, say_json
+from tacit.cli.options import Missing
 from tacit.cli.plan_declarations import EVALUATION_OPTIONS, Evaluate, EvaluationMethod
 from tacit.cli.policies import STATE_DICT, named, own_function, policy_of, tried, unfit, unknown
 from tacit.cli.run_folder import (
@@ -91,21 +92,32 @@ def evaluate(command: Evaluate) -> None:
     Raises:
         TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before the evaluation begins.
     """
+    with aside(command.json):
+        result = _evaluated(command)
+    if command.json:
+        say_json(result)
+
+
+def _evaluated(command: Evaluate) -> dict[str, Any]:
+    """What `--json` prints: the promise, and what was released under it."""
     if not command.dry_run:
         require_free(command.out, resume=None)
     Unit(command.unit, command.relation, command.population)
     problem(command)
+    options.require_given("evaluate", missing(command))
     alike = diagnosed(command)
     if command.dry_run:
         _require_found(command)
-        _promise(planned(command, None), alike)
+        plan = planned(command, None)
+        _promise(plan, alike)
         say("Dry run: no record was read and nothing was spent.")
-        return
+        return {"promise": str(plan), "evaluation": None}
     spec, _, _ = read_spec(command.data)  # public; no record is read
     require_unit(command)
     plan, policy, behaviour_policy = planned(command, spec), target(command, spec), behaviour(command, spec)
     _promise(plan, alike)
-    _produce(command, plan, alike, policy, behaviour_policy)
+    value = _produce(command, plan, alike, policy, behaviour_policy)
+    return {"promise": str(plan), "evaluation": value.to_json(), "certificate": str(command.out / CERTIFICATE)}
 
 
 def _promise(plan: Estimator, alike: Overlap | None) -> None:
@@ -116,11 +128,11 @@ def _promise(plan: Estimator, alike: Overlap | None) -> None:
 
 def _produce(
     command: Evaluate, plan: Estimator, alike: Overlap | None, policy: Target, behaviour_policy: BehaviourPolicy | None
-) -> None:
+) -> Evaluation:
     watch = Stopwatch()
     with progress("Opening the records"):
         data = Trajectories.open(command.data)
-    settings = settings_of(command)
+    settings = settings_of(command, "json")
     assert plan.unit is not None
     attempt = RunFolder.attempt(command.out, "evaluate", settings, resume=None)
     with open_ledger(command, plan.unit) as ledger, attempt as run:
@@ -144,6 +156,7 @@ def _produce(
         )
         finish(run, report)
     _closing(run, report, release.value, command)
+    return release.value
 
 
 def _owned(words: str, policy: Any, ledger: Ledger) -> Any:
@@ -235,6 +248,19 @@ def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, c
     say(f"Budget   tacit ledger show {ledger_path(command)}")
 
 
+def missing(command: Evaluate) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    absent = []
+    if command.method == "ssp" and "clip_norm" not in command.settings:
+        expected = "the largest norm of one unit's statistics"
+        remedy = "choose it without looking at the records, or use the method residual, which needs none"
+        absent.append(Missing("--clip-norm", expected, remedy))
+    if command.behaviour is not None and command.behaviour_source is None and command.policy != "behaviour":
+        expected, remedy = "environment, physics, declared or public_data", "say how it is known without the records"
+        absent.append(Missing("--behaviour-source", expected, f"{remedy}; one that was fitted to them is refused"))
+    return absent
+
+
 def problem(command: Evaluate) -> Problem:
     """What is asked for.
 
@@ -293,12 +319,6 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
             f"--method {method} does not evaluate this policy",
             "--policy behaviour for lsw and lsl, any other one for fqe and dr",
             "choose the method residual, which evaluates both",
-        )
-    if method == "ssp" and "clip_norm" not in settings:
-        raise refused(
-            "the clip norm is missing",
-            "--clip-norm, the largest norm of one unit's statistics",
-            "choose it without looking at the records, or use the method residual, which needs none",
         )
     fields: dict[str, Any] = {
         "problem": asked,
@@ -397,12 +417,6 @@ def behaviour(command: Evaluate, spec: PublicSpec) -> BehaviourPolicy | None:
         return None
     if on_policy:
         raise meaningless("--behaviour", "another --policy than behaviour")
-    if command.behaviour_source is None:
-        raise refused(
-            "the source of the behaviour policy is missing",
-            "--behaviour-source environment, physics, declared or public_data",
-            "say how it is known without the records; one that was fitted to them is refused",
-        )
     return BehaviourPolicy(
         policy_of(command.behaviour, spec, "--behaviour", command.activation), command.behaviour_source
     )

@@ -101,6 +101,47 @@ def meaningless(where: str, option: str, expected: str) -> PlanError:
     return PlanError(f"{name} has no meaning here", where=where, expected=expected, remedy=f"leave {name} out")
 
 
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """An option that the others make necessary, and that is not there.
+
+    Args:
+        name: of the option, or of what options say together.
+        expected: what it says.
+        remedy: what to do.
+    """
+
+    name: str
+    expected: str
+    remedy: str
+
+
+def require_given(where: str, missing: Sequence[Missing]) -> None:
+    """Refuse a command in which options are missing, all of them in one sentence.
+
+    Raises:
+        PlanError: there is one.
+    """
+    if len(missing) == 1:
+        raise refused(where, f"{missing[0].name} is missing", missing[0].expected, missing[0].remedy)
+    if missing:
+        expected = "; ".join(f"{option.name}, {option.expected}" for option in missing)
+        raise refused(where, f"{in_words([option.name for option in missing])} are missing", expected, "give them all")
+
+
+def placeholders(command: type[Any]) -> Any:
+    """A command whose required options have values that say nothing."""
+    hints = get_type_hints(command)
+    nothing: dict[Any, Any] = {Path: Path(), str: "", int: 0, float: 0.0, tuple[str, ...]: ()}
+    required = [field.name for field in dataclasses.fields(command) if field.default is dataclasses.MISSING]
+    return command(**{name: nothing.get(hints[name], get_args(hints[name])[:1]) for name in required})
+
+
+def in_words(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
 def require_least(where: str, command: object, **least: int) -> None:
     """Refuse whole numbers that are too small.
 

@@ -232,6 +232,7 @@ class Evaluate(Spending):
         level: nominal coverage of the interval.
         overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
         nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
+        json: print the result as one JSON object; everything else goes to stderr.
     """
 
     data: Positional[Path]
@@ -253,6 +254,7 @@ class Evaluate(Spending):
     level: float = 0.95
     overlap: float | None = None
     nonprivate_diagnostics: bool = False
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,8 +414,9 @@ class Imitate(Spending):
     """Learn a simulator of movement from people's whereabouts, with differential privacy for every person.
 
     Args:
-        source: records of where people were: CSV files of points (.csv, .csv.gz; all rows of a person in one of them),
-            a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it, give --city.
+        source: records of where people were: files of points (.csv, .csv.gz, .parquet, .gpkg; all rows of a person in
+            one of them), a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it,
+            give --city.
         out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
         population: how many people there could be, as the public knows; never counted from the records. Of a city, the
             people in it.
@@ -430,7 +433,7 @@ class Imitate(Spending):
         recorded: zone of recorded times that carry none, or "unix" for seconds since 1970.
         user: column of the people's ids (.npz: array).
         time: column of the times.
-        lat: column of latitudes.
+        lat: column of latitudes; without one, the points of a GeoPackage or GeoParquet file are taken.
         lon: column of longitudes.
         pattern: strptime pattern of the times; by default ISO 8601.
         carry: half-hours for which the last place goes on where nothing is recorded.
