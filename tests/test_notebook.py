@@ -60,7 +60,9 @@ def test_every_text_is_escaped_and_long_ones_are_cut() -> None:
     assert "y" * 400 not in seen.text
 
 
-@pytest.mark.parametrize("plan", [TransitionsPlan(steps=30), PolicyGradientPlan(rounds=2, users=3, horizon=4, reward_rate=1.0)])
+@pytest.mark.parametrize(
+    "plan", [TransitionsPlan(steps=30), PolicyGradientPlan(rounds=2, users=3, horizon=4, reward_rate=1.0)]
+)
 def test_a_plan_shows_its_promise_and_its_parameters(plan: Any) -> None:
     assert "not calibrated yet, so nothing is promised" in Seen(plan._repr_html_()).text
     if isinstance(plan, TransitionsPlan):

@@ -38,21 +38,6 @@ def run(*words: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-@pytest.mark.parametrize("kind", ["parquet", "gpkg"])
-def test_parquet_and_geopackage_are_imitated(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, frame = tmp_path / f"points.{kind}", people(count=8)
-    if kind == "parquet":
-        frame.assign(time=pd.to_datetime(frame["time"])).to_parquet(source)
-    else:
-        spots = [
-            geometry(lon, lat) for lat, lon in zip(frame["lat"], frame["lon"], strict=True)
-        ]  # and no columns of numbers
-        geopackage(source, blobs=spots, times=list(frame["time"]), users=list(frame["user"]))
-    assert run("imitate", str(source), *POINTS, "--method", "markov", "--out", str(tmp_path / "run")) == 0
-    assert "promises (4, 0.001)" in capsys.readouterr().out
-    assert (tmp_path / "run" / "simulator").is_dir()
-
-
 def _few_days(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imitate, "DAYS", 200)
 
@@ -187,6 +172,21 @@ def test_a_run_that_was_cut_after_its_release_gets_its_report(imitated: Path, tm
     assert run("imitate", *TOWN, "--epsilon", "4", "--out", str(copy), "--resume") == 0
     assert (copy / "report.html").exists()
     assert Ledger.read(copy / "ledger").head == before
+
+
+@pytest.mark.parametrize("kind", ["parquet", "gpkg"])
+def test_parquet_and_geopackage_are_imitated(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, frame = tmp_path / f"points.{kind}", people(count=8)
+    if kind == "parquet":
+        frame.assign(time=pd.to_datetime(frame["time"])).to_parquet(source)
+    else:
+        spots = [
+            geometry(lon, lat) for lat, lon in zip(frame["lat"], frame["lon"], strict=True)
+        ]  # and no columns of numbers
+        geopackage(source, blobs=spots, times=list(frame["time"]), users=list(frame["user"]))
+    assert run("imitate", str(source), *POINTS, "--method", "markov", "--out", str(tmp_path / "run")) == 0
+    assert "promises (4, 0.001)" in capsys.readouterr().out
+    assert (tmp_path / "run" / "simulator").is_dir()
 
 
 def test_points_in_and_nothing_of_them_in_the_report(

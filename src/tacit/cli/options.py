@@ -134,7 +134,9 @@ def placeholders(command: type[Any]) -> Any:
     hints = get_type_hints(command)
     nothing: dict[Any, Any] = {Path: Path(), str: "", int: 0, float: 0.0, tuple[str, ...]: ()}
     required = [field.name for field in dataclasses.fields(command) if field.default is dataclasses.MISSING]
-    return command(**{name: nothing.get(hints[name], get_args(hints[name])[:1]) for name in required})
+    return command(
+        **{name: nothing[hints[name]] if hints[name] in nothing else get_args(hints[name])[0] for name in required}
+    )
 
 
 def in_words(names: Sequence[str]) -> str:
