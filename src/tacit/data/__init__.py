@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tacit.data.columns import Column
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION
 from tacit.data.sources.files import Fields
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
@@ -19,6 +19,7 @@ __all__ = [
     "EACH_EPISODE",
     "EACH_TRANSITION",
     "Box",
+    "Column",
     "Discrete",
     "Fields",
     "PublicSpec",
@@ -49,11 +50,9 @@ def inspect(data: Trajectories | str | os.PathLike[str]) -> dict[str, Any]:
         spec, simulated, _ = read_spec(Path(data))
         if simulated:
             counted = Trajectories.open(data)
-    spaces: Mapping[str, Space] = {"observations": spec.observation, "next_observations": spec.observation}
-    spaces = {**spaces, "actions": spec.action, "rewards": spec.reward}
     fields = {}
     for name, (dtype, shape) in layout(spec).items():
-        space = spaces.get(name)
+        space = spec.spaces.get(name)
         kind = "discrete" if isinstance(space, Discrete) else "flag" if dtype == np.bool_ else "continuous"
         fields[name] = {"kind": kind, "dtype": dtype.name, "width": shape[0] if shape else 1}
     summary: dict[str, Any] = {"simulated": simulated, "spec": spec.to_json(), "fields": fields}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data.columns import MISSING, BadCell, coded
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, Array, FolderColumns, MemoryColumns, Records, UnitKind, layout
 from tacit.errors import DataError
@@ -82,8 +83,6 @@ EACH_EPISODE = ":episode"
 
 ROUNDING = 1e-6  # a probability may exceed 1 by so much: sums of float32 do
 
-MISSING = frozenset({"", "nan", "NaN", "NA", "N/A", "<NA>", "null", "None"})
-
 
 class Ingest:
     """Takes records chunk by chunk, then gives the validated whole.
@@ -142,7 +141,8 @@ class Ingest:
 
         Args:
             columns: observations, actions, rewards, next_observations, terminations, propensities if the spec says
-                that there are any, and truncations if there are any: arrays with one entry a row.
+                that there are any, and truncations if there are any: arrays with one entry a row. A field whose
+                columns are declared may also be a mapping of cells by the columns' names.
             units: one unit id (text or whole number) a row, or `EACH_TRANSITION` or `EACH_EPISODE`.
             episodes: one episode id a row; None starts a new episode after every end and at every change of unit.
 
@@ -157,7 +157,7 @@ class Ingest:
             )
         units = units if isinstance(units, str) else _array(units)
         episodes = None if episodes is None else _array(episodes)
-        arrays = {name: _array(values) for name, values in columns.items() if values is not None}
+        arrays = {name: self._numbers(name, values) for name, values in columns.items() if values is not None}
         if "truncations" not in arrays and "rewards" in arrays:
             arrays["truncations"] = np.zeros(arrays["rewards"].shape[:1], dtype=np.bool_)
         if ("propensities" in arrays) != self._spec.propensities:
@@ -218,8 +218,7 @@ class Ingest:
         return records
 
     def _add(self, columns: dict[str, Array], units: Any, episodes: Any) -> None:
-        spaces = {"observations": self._spec.observation, "next_observations": self._spec.observation}
-        spaces |= {"actions": self._spec.action, "rewards": self._spec.reward}
+        spaces = self._spec.spaces
         for name, (dtype, shape) in layout(self._spec).items():
             raw = columns[name]
             if name in spaces:
@@ -240,6 +239,22 @@ class Ingest:
             self._sink.append(name, values)
         self._row += len(codes)
         self._total += len(codes)
+
+    def _numbers(self, field: str, values: Any) -> Array:
+        """The entries of a field as an array; of cells by column name, their numbers."""
+        space = self._spec.spaces.get(field)
+        if not isinstance(values, Mapping) or space is None or not space.columns:
+            return _array(values)
+        absent = [column.name for column in space.columns if column.name not in values]
+        if absent:
+            raise self._error(f"the column {absent[0]!r} of {field} is missing", "every column of the spec")
+        if len({len(values[column.name]) for column in space.columns}) > 1:
+            raise self._error("the columns are ragged: their lengths differ", "one entry of every field for each row")
+        try:
+            numbers = coded(space.columns, values)
+        except BadCell as bad:
+            raise self._error(bad.what, bad.expected, bad.row) from None
+        return numbers[:, 0] if isinstance(space, Discrete) else numbers
 
     def _code(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array, Array]:
         """Unit codes `(n,)` int64, and which rows have another unit than the one before, or start an episode `(n,)`."""
@@ -307,6 +322,10 @@ class Ingest:
                 what, expected = f"{name} has a value out of range", f"whole numbers from 0 to {space.n - 1}"
                 raise self._error(what, expected, int(np.argmax(wrong)))
             return wide[:, 0].astype(np.int64)
+        broken = (np.asarray(space.whole) & (wide != np.rint(wide))).any(axis=1) if any(space.whole) else broken
+        if broken.any():
+            what = f"{name} has a value that is not whole in a column of whole numbers or labels"
+            raise self._error(what, "whole numbers, or the cells themselves by column", int(np.argmax(broken)))
         if name in self._fitted:
             self._fitted[name].see(wide)
         with np.errstate(over="ignore"):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.columns import Column, dimensions
 from tacit.errors import DataError
+from tacit.serialization import LATER
 
 if TYPE_CHECKING:
     import gymnasium
@@ -27,13 +29,16 @@ class Box:
     Args:
         low: smallest value of each dimension, shape `(d,)`.
         high: largest value of each dimension, shape `(d,)`.
+        columns: names and types of the dimensions, if they are declared (`space_of`).
 
     Raises:
-        DataError: bounds are missing, infinite, of unequal length or inverted (`low >= high`).
+        DataError: bounds are missing, infinite, of unequal length or inverted (`low >= high`), or the columns have
+            others.
     """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
+    columns: tuple[Column, ...] | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         low, high = _floats(self.low, "Box.low"), _floats(self.high, "Box.high")
@@ -70,6 +75,8 @@ class Box:
                 expected="bounds that differ as float32",
                 remedy="shift the origin of that dimension or widen the bounds",
             )
+        if self.columns is not None and (self.low, self.high) != _ends(self.columns):
+            raise _other_columns("Box")
 
     def single(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Both bounds as float32, shapes `(d,)`, rounded inwards: what is clipped to them obeys the exact ones."""
@@ -80,8 +87,27 @@ class Box:
 
     @property
     def size(self) -> int:
-        """Number of dimensions, which is also the width of the encoded field."""
+        """Number of dimensions."""
         return len(self.low)
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """For each dimension the number of its labels, 0 where it is a number."""
+        if self.columns is None:
+            return (0,) * self.size
+        return tuple(len(part.labels) for part in dimensions(self.columns))
+
+    @property
+    def whole(self) -> tuple[bool, ...]:
+        """For each dimension whether its values are whole numbers, as those of categories are."""
+        if self.columns is None:
+            return (False,) * self.size
+        return tuple(part.kind != "number" for part in dimensions(self.columns))
+
+    @property
+    def width(self) -> int:
+        """Number of dimensions with each category as one of 0 and 1 for each label."""
+        return sum(count or 1 for count in self.categories)
 
 
 @dataclass(frozen=True)
@@ -90,12 +116,14 @@ class Discrete:
 
     Args:
         n: how many values there are.
+        columns: the one category whose labels the values stand for, if it is declared (`space_of`).
 
     Raises:
-        DataError: `n` is not a whole number of at least 2.
+        DataError: `n` is not a whole number of at least 2, or the category has another number of labels.
     """
 
     n: int
+    columns: tuple[Column, ...] | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if not isinstance(self.n, int) or isinstance(self.n, bool) or self.n < 2:
@@ -105,14 +133,47 @@ class Discrete:
                 expected="n >= 2",
                 remedy="declare how many values there can be, or use a Box",
             )
+        if self.columns is not None and [len(part.labels) for part in dimensions(self.columns)] != [self.n]:
+            raise _other_columns("Discrete")
 
     @property
     def size(self) -> int:
         """Width of the one-hot encoding."""
         return self.n
 
+    @property
+    def width(self) -> int:
+        """Width of the one-hot encoding."""
+        return self.n
+
 
 Space = Box | Discrete
+
+
+def space_of(*columns: Column) -> Space:
+    """The space of these columns: a `Discrete` of one category that never misses, else a `Box`.
+
+    Raises:
+        DataError: there is no column.
+    """
+    parts = dimensions(columns)
+    if len(parts) == 1 and parts[0].kind == "category":
+        return Discrete(len(parts[0].labels), columns)
+    return Box(*_ends(columns), columns)
+
+
+def _ends(columns: Sequence[Column]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    bounds = [part.bounds for part in dimensions(columns)]
+    return tuple(low for low, _ in bounds), tuple(high for _, high in bounds)
+
+
+def _other_columns(where: str) -> DataError:
+    return DataError(
+        "the columns have other bounds or labels than the space",
+        where=where,
+        expected="the bounds of the columns",
+        remedy="build the space with space_of(*columns)",
+    )
 
 
 @dataclass(frozen=True)
@@ -128,7 +189,7 @@ class PublicSpec:
             fitted to the private records would leak them and are refused.
         terminals: whether the data has terminations at all; when False, the field is False everywhere.
         difference: public typical size (standard deviation) of `next_observation - observation` per dimension, shape
-            `(d,)`, if one is known.
+            `(d,)`, if one is known. None takes the steps of declared columns, where each number has one.
         propensities: whether the records say, for every row, the probability that the behaviour policy gave to the
             logged action (a discrete one), as off-policy evaluation needs.
 
@@ -173,6 +234,9 @@ class PublicSpec:
                 expected="a Discrete action, or propensities=False",
                 remedy="leave the propensities out, or cut the action into public bins",
             )
+        self._check_names()
+        if self.difference is None:
+            object.__setattr__(self, "difference", _steps(self.observation))
         if self.difference is not None:
             difference = _floats(self.difference, "PublicSpec.difference")
             object.__setattr__(self, "difference", difference)
@@ -184,6 +248,46 @@ class PublicSpec:
                     expected="one positive number for each dimension of a continuous observation, or None",
                     remedy="give the public typical size of a step in every dimension, or leave it out",
                 )
+
+    def _check_names(self) -> None:
+        names = [
+            prefix + column.name
+            for prefix, space in (
+                ("", self.observation),
+                ("next_", self.observation),
+                ("", self.action),
+                ("", self.reward),
+            )
+            for column in space.columns or ()
+            for column in dimensions((column,))
+        ]
+        twice = next((name for name in names if names.count(name) > 1 or name in _RESERVED), None)
+        if twice is not None:
+            raise DataError(
+                f"the column name {twice!r} stands twice, or is taken",
+                where="PublicSpec",
+                expected=f"different names, also after next_, and none of {', '.join(sorted(_RESERVED))}",
+                remedy="rename the column in the spec, and name the file's own with fields=",
+            )
+
+    @property
+    def spaces(self) -> dict[str, Space]:
+        """Field of `Trajectories` -> its space, for the fields that have one."""
+        return {
+            "observations": self.observation,
+            "actions": self.action,
+            "rewards": self.reward,
+            "next_observations": self.observation,
+        }
+
+    def names(self, field: str) -> tuple[str, ...]:
+        """Names of the numbers of a field of `spaces`, such as `observation_0` where no columns are declared."""
+        space, prefix = self.spaces[field], "next_" if field == "next_observations" else ""
+        if space.columns is not None:
+            return tuple(prefix + part.name for part in dimensions(space.columns))
+        stem = field.removesuffix("s")
+        single = isinstance(space, Discrete) or field == "rewards"
+        return (stem,) if single else tuple(f"{stem}_{i}" for i in range(space.size))
 
     @classmethod
     def from_spaces(
@@ -245,29 +349,30 @@ class PublicSpec:
         """
         if not isinstance(values, Mapping):
             raise _unlike(where, "there is no JSON object")
-        fields: dict[str, Any] = {"propensities": False, **values}
+        read: dict[str, Any] = {"propensities": False, "difference": None, **values}
         for name in _FIELDS:
-            if name not in fields:
+            if name not in read:
                 raise _unlike(where, f"the field {name!r} is missing")
-        if unknown := [name for name in fields if name not in _FIELDS]:
+        if unknown := [name for name in read if name not in _FIELDS]:
             raise _unlike(where, f"the field {str(unknown[0])[:40]!r} is unknown")
         name = "observation"
         try:
             for name in ("observation", "action", "reward"):
-                fields[name] = _space_from_json(fields[name])
+                read[name] = _space_from_json(read[name])
             name = "difference"
-            if fields[name] is not None:
-                fields[name] = _floats(fields[name], "PublicSpec.difference")
+            if read[name] is not None:
+                read[name] = _floats(read[name], "PublicSpec.difference")
         except DataError as error:
             raise DataError(
                 f"{name}: {error.what}", where=where, expected=error.expected, remedy=error.remedy
             ) from None
         try:
-            return cls(**fields)
+            return cls(**read)
         except DataError as error:
             raise DataError(error.what, where=where, expected=error.expected, remedy=error.remedy) from None
 
 
+_RESERVED = frozenset({"termination", "truncation", "propensity", "unit", "episode"})
 _FIELDS = ("observation", "action", "reward", "source", "terminals", "difference", "propensities")
 
 
@@ -302,6 +407,14 @@ def _floats(values: Sequence[float], where: str) -> tuple[float, ...]:
     )
 
 
+def _steps(space: Space) -> tuple[float, ...] | None:
+    """The typical change of each dimension that declared columns give; 1 of a category, which does not use it."""
+    if not isinstance(space, Box) or space.columns is None:
+        return None
+    steps = [1.0 if part.kind == "category" else part.step for part in dimensions(space.columns)]
+    return None if None in steps else tuple(float(step) for step in steps if step is not None)
+
+
 def _space(space: gymnasium.Space[Any], where: str) -> Space:
     from gymnasium import spaces
 
@@ -333,12 +446,38 @@ def _bounds(space: gymnasium.Space[Any], where: str, spaces: Any) -> tuple[tuple
 
 
 def _space_to_json(space: Space) -> dict[str, Any]:
+    if space.columns is not None:
+        return {"kind": "columns", "columns": [_column_to_json(column) for column in space.columns]}
     if isinstance(space, Box):
         return {"kind": "box", "low": list(space.low), "high": list(space.high)}
     return {"kind": "discrete", "n": space.n}
 
 
+def _column_to_json(column: Column) -> dict[str, Any]:
+    """Its fields but those that are the default."""
+    pairs = ((part.name, getattr(column, part.name), part.default) for part in fields(column))
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value, default in pairs if value != default
+    }
+
+
+def _column_from_json(values: Any) -> Column:
+    known = [part.name for part in fields(Column)]
+    if not isinstance(values, Mapping) or not {"name"} <= set(values) <= set(known):
+        raise DataError(
+            "a column has no name or an unknown field",
+            where="PublicSpec.from_json",
+            expected=f"name, and of {', '.join(known[1:])} those that its kind has",
+            remedy="correct it; `tacit spec init` writes a template",
+        )
+    labels = values.get("labels", ())
+    return Column(**{**values, "labels": tuple(labels) if isinstance(labels, list) else labels})
+
+
 def _space_from_json(values: Any) -> Space:
+    if isinstance(values, Mapping) and set(values) == {"kind", "columns"} and values["kind"] == "columns":
+        listed = values["columns"]
+        return space_of(*map(_column_from_json, listed if isinstance(listed, Sequence) else ()))
     if isinstance(values, Mapping) and set(values) == {"kind", "low", "high"} and values["kind"] == "box":
         return Box(_floats(values["low"], "Box.low"), _floats(values["high"], "Box.high"))
     if isinstance(values, Mapping) and set(values) == {"kind", "n"} and values["kind"] == "discrete":

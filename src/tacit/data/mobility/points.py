@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.ingest import MISSING
+from tacit.data.columns import MISSING
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid
 from tacit.errors import DataError

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data.columns import Column
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources.tables import csv_chunks as csv_chunks
 from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_header
-from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, Paths, Records, layout
 from tacit.errors import DataError, FileError
 
@@ -23,7 +24,8 @@ class Fields:
     """Names of the columns of a table.
 
     Args:
-        observations, next_observations, actions: one name for each dimension; one name in all for a discrete space.
+        observations, next_observations, actions: one name for each dimension, or for each declared column; one name
+            in all for a discrete space.
         rewards, terminations, truncations: one name each; a table without truncations has none, and one whose spec
             says `terminals=False` needs no terminations.
         propensity: one name; it is read, and needed, when the spec declares propensities.
@@ -39,13 +41,14 @@ class Fields:
 
     @classmethod
     def of(cls, spec: PublicSpec) -> Fields:
-        """`observation_0 ... observation_{d-1}`, or `observation` when it is discrete, and so on."""
+        """The declared names, the next observation's after next_; else `observation_0`, ..., or `observation` when it
+        is discrete, and so on."""
 
-        def names(stem: str, space: Space) -> tuple[str, ...]:
-            return (stem,) if isinstance(space, Discrete) else tuple(f"{stem}_{i}" for i in range(space.size))
+        def names(field: str) -> tuple[str, ...]:
+            columns, prefix = spec.spaces[field].columns, "next_" if field == "next_observations" else ""
+            return spec.names(field) if columns is None else tuple(prefix + column.name for column in columns)
 
-        observation, action = spec.observation, spec.action
-        return cls(names("observation", observation), names("next_observation", observation), names("action", action))
+        return cls(names("observations"), names("next_observations"), names("actions"), names("rewards")[0])
 
     @classmethod
     def named(cls, spec: PublicSpec, pairs: Sequence[str]) -> Fields:
@@ -143,11 +146,15 @@ def _read_tables(
             ingest.start(f"{where}({path.name!r})")
             _refuse_overlooked(path, header(path), naming, spec)
             table: Mapping[str, Array]
-            for table in chunks(path, [name for names in columns.values() for name in names], ids):
-                part = {}
+            texts = [name for field, names in columns.items() if _declared(spec, field) for name in names]
+            for table in chunks(path, [name for names in columns.values() for name in names], [*ids, *texts]):
+                part: dict[str, Any] = {}
                 for field, names in columns.items():
                     absent = [name for name in names if name not in table]
-                    if not absent:
+                    declared = _declared(spec, field)
+                    if not absent and declared:
+                        part[field] = {column.name: table[name] for column, name in zip(declared, names, strict=True)}
+                    elif not absent:
                         part[field] = np.stack([table[name] for name in names], axis=1)
                     elif field == "terminations" and not spec.terminals:
                         part[field] = np.zeros(len(next(iter(table.values()))), dtype=np.bool_)
@@ -160,11 +167,18 @@ def _read_tables(
         return ingest.finish()
 
 
+def _declared(spec: PublicSpec, field: str) -> tuple[Column, ...]:
+    """The declared columns of a field, whose cells may be texts or missing."""
+    return (spec.spaces[field].columns or ()) if field in spec.spaces else ()
+
+
 def _refuse_overlooked(path: Path, header: Sequence[str], fields: Fields, spec: PublicSpec) -> None:
     """Refuse a column observation_2, say, where the bounds name fewer; columns of chosen names are a choice."""
     usual = Fields.of(spec)
     for field in ("observations", "next_observations", "actions"):
         read = getattr(usual, field)
+        if _declared(spec, field):
+            continue
         for name in header if read == getattr(fields, field) else ():
             stem, _, number = name.rpartition("_")
             if stem == field[:-1] and number.isdigit() and name not in read:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data.columns import MISSING
 from tacit.data.store import CHUNK, Array
 from tacit.errors import DataError, FileError
 from tacit.plain_files import plain
@@ -91,6 +92,8 @@ def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator
             text,
             usecols=lambda name: name in wanted,
             dtype=dict.fromkeys(ids, "str"),
+            keep_default_na=False,
+            na_values={name: sorted(MISSING) for name in wanted.difference(ids)},  # a label may say NA
             index_col=False,
             chunksize=CHUNK,
             low_memory=False,
@@ -176,6 +179,8 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
                 elif pa.types.is_dictionary(column.type):  # one object for each different id, however long
                     each = np.array([*column.dictionary.to_pylist(), None], dtype=object)
                     out[name] = each[column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)]
+                elif pa.types.is_floating(column.type):
+                    out[name] = column.to_numpy(zero_copy_only=False)
                 elif column.null_count or not pa.types.is_integer(column.type):
                     out[name] = np.array(column.to_pylist(), dtype=object)
                 else:

@@ -1,0 +1,254 @@
+"""Named, typed columns of records: cells as people write them, and the numbers that methods learn from.
+
+A space whose columns are declared holds one number for each: a number or a whole number as it stands, a category by the
+place of its label. A column that may miss has a second number after its own, 1 where the cell was missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+
+Array = NDArray[Any]
+Kind = Literal["number", "integer", "category"]
+MISSING = frozenset({"", "nan", "NaN", "NA", "N/A", "<NA>", "null", "None"})
+"""Texts that say that a cell or an id is missing."""
+_FILL = "fill:"
+_LARGEST = 2**24  # float32 tells whole numbers apart up to it
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table, as its documentation describes it; never as its cells do.
+
+    Args:
+        name: its name in files, reports and outputs.
+        kind: "number"; "integer", whole numbers; or "category", one of `labels`.
+        low, high: public bounds of a number or a whole number.
+        labels: what a category's cells say, in the order of their codes 0, 1, ...
+        missing: what a missing cell is: "refuse", an error; "fill:VALUE", this public value; or "flag", the lowest
+            value beside a flag that says so, which methods learn like any other column.
+        step: public typical size (standard deviation) of a number's change from one row to the next, if it is known.
+
+    Raises:
+        DataError: a field is out of range, or belongs to another kind.
+    """
+
+    name: str
+    kind: Kind = "number"
+    low: float | None = None
+    high: float | None = None
+    labels: tuple[str, ...] = ()
+    missing: str = "refuse"
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set(",=\n"):
+            raise _wrong("a column", "the name is missing, or holds a comma, a '=' or a line's end", "a plain name")
+        if self.kind not in get_args(Kind):
+            raise self._wrong("the kind is unknown", " or ".join(get_args(Kind)))
+        if self.kind == "category":
+            self._check_labels()
+        else:
+            self._check_bounds()
+        if self.missing not in ("refuse", "flag"):
+            self._check_fill()
+
+    def _check_labels(self) -> None:
+        labels = self.labels
+        if isinstance(labels, str) or not all(isinstance(label, str) and label == label.strip() for label in labels):
+            raise self._wrong("the labels are not texts without spaces at their ends", "a list of texts")
+        object.__setattr__(self, "labels", tuple(labels))
+        if len(labels) < 2 or len(set(labels)) < len(labels) or not all(labels):
+            raise self._wrong("the labels are fewer than two, or one stands twice or is empty", "different labels")
+        if (self.low, self.high, self.step) != (None, None, None):
+            raise self._wrong("a category has no bounds and no step", "labels alone")
+
+    def _check_bounds(self) -> None:
+        if self.labels:
+            raise self._wrong(f"it is of the kind {self.kind!r} and has labels", "low and high, or the kind 'category'")
+        for name in ("low", "high", *(("step",) if self.step is not None else ())):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise self._wrong(f"{name} is missing, or is no finite number", "low and high, known without the data")
+            object.__setattr__(self, name, float(value))
+        assert self.low is not None
+        assert self.high is not None
+        if self.low >= self.high:
+            raise self._wrong("the bounds are inverted or equal", "low < high")
+        if self.step is not None and self.step <= 0:
+            raise self._wrong("the step is not positive", "the typical size of a change, or none")
+        whole = self.low.is_integer() and self.high.is_integer() and max(-self.low, self.high) <= _LARGEST
+        if self.kind == "integer" and not whole:
+            raise self._wrong("the bounds of whole numbers are not whole, or beyond 2^24", "whole bounds")
+
+    def _check_fill(self) -> None:
+        if not isinstance(self.missing, str) or not self.missing.startswith(_FILL):
+            raise self._wrong("what a missing cell is was not understood", "refuse, flag or fill:VALUE")
+        value = self._code(self.missing.removeprefix(_FILL))
+        low, high = self.bounds
+        if isinstance(value, str) or not low <= value <= high:
+            raise self._wrong("the value for missing cells is outside the column", "a label, or a number in the bounds")
+
+    def _wrong(self, what: str, expected: str) -> DataError:
+        return _wrong(f"the column {self.name!r}", what, expected)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest number that stands for a cell."""
+        if self.kind == "category":
+            return 0.0, len(self.labels) - 1.0
+        assert self.low is not None
+        assert self.high is not None
+        return self.low, self.high
+
+    @property
+    def flag(self) -> Column | None:
+        """The column of 0 and 1 that follows one whose missing cells are flagged."""
+        return Column(f"{self.name}_missing", "category", labels=("no", "yes")) if self.missing == "flag" else None
+
+    def coded(self, cells: Array) -> tuple[Array, Array]:
+        """Cells -> their numbers [n] float64, and which were missing [n] bool. Numbers are not clipped.
+
+        Args:
+            cells: [n] of numbers, texts, None and NaN.
+
+        Raises:
+            BadCell: one is missing and may not, or is none of this column's.
+        """
+        if cells.dtype.kind in "biuf" and self.kind != "category":
+            values = cells.astype(np.float64)
+            absent = np.isnan(values)
+        else:
+            known, many = _Known(self._code), "a cell that is no single value"
+            codes = [known[cell] if isinstance(cell, Hashable) else many for cell in cells.tolist()]
+            wrong = next((row for row, code in enumerate(codes) if isinstance(code, str)), None)
+            if wrong is not None:
+                raise BadCell(f"the column {self.name!r} has {codes[wrong]}", self._expected, wrong)
+            values = np.array(codes, np.float64)
+            absent = np.isnan(values)
+        if absent.any():
+            if self.missing == "refuse":
+                what = f"the column {self.name!r} has a missing value"
+                raise BadCell(what, "a value in every row, or missing 'flag' or 'fill:VALUE'", int(np.argmax(absent)))
+            fill = self.bounds[0] if self.missing == "flag" else self._code(self.missing.removeprefix(_FILL))
+            values = np.where(absent, fill, values)
+        broken = ~np.isfinite(values) | ((values != np.rint(values)) & (self.kind == "integer"))
+        if broken.any():
+            raise BadCell(f"the column {self.name!r} has {_NOT[self.kind]}", self._expected, int(np.argmax(broken)))
+        return values, absent
+
+    @property
+    def _expected(self) -> str:
+        return "one of the labels of the spec" if self.kind == "category" else "finite numbers, whole where declared so"
+
+    def _code(self, cell: Any) -> float | str:
+        """The number of a cell, NaN of a missing one; or words for what it is instead."""
+        text = _text(cell)
+        if self.kind == "category":
+            if text in self.labels:
+                return float(self.labels.index(text))
+            return math.nan if text in MISSING else "a label that the spec does not declare"
+        if text in MISSING:
+            return math.nan
+        try:
+            value = float(text)
+        except ValueError:
+            return "a cell that is not a number"
+        return value if math.isfinite(value) else "a value that is infinite"
+
+    def cells(self, numbers: Array) -> Array:
+        """Numbers [n] -> float32, int64 or labels (objects) [n], as files and people have them."""
+        if self.kind == "number":
+            return np.asarray(numbers, np.float32)
+        low, high = self.bounds
+        codes = np.clip(np.rint(numbers), low, high).astype(np.int64)
+        return codes if self.kind == "integer" else np.array(self.labels, dtype=object)[codes]
+
+
+class BadCell(Exception):
+    """A cell that its column does not take; the row counts from 0, and the cell is not named.
+
+    Args:
+        what, expected: of the error that names the file.
+        row: of these cells.
+    """
+
+    def __init__(self, what: str, expected: str, row: int) -> None:
+        super().__init__(what)
+        self.what, self.expected, self.row = what, expected, row
+
+
+class _Known(dict[Any, float | str]):
+    """Codes of the different cells, each found once."""
+
+    def __init__(self, code: Callable[[Any], float | str]) -> None:
+        self._code = code
+
+    def __missing__(self, cell: Any) -> float | str:
+        return self.setdefault(cell, self._code(cell))
+
+
+_NOT: Mapping[str, str] = {
+    "number": "a value that is infinite",
+    "integer": "a value that is no finite whole number",
+    "category": "a value that is no label",
+}
+
+
+def dimensions(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """What each number of a space is: the columns, with the flags of those that may miss after them."""
+    return tuple(part for column in columns for part in (column, column.flag) if part is not None)
+
+
+def coded(columns: Sequence[Column], cells: Mapping[str, Any]) -> Array:
+    """Cells by column name -> numbers [n, d], d of `dimensions`.
+
+    Raises:
+        BadCell: a column does not take one of its cells.
+        KeyError: a column is missing.
+    """
+    parts: list[Array] = []
+    for column in columns:
+        values, absent = column.coded(flat(cells[column.name]))
+        parts += [values, absent.astype(np.float64)] if column.flag else [values]
+    return np.stack(parts, axis=1)
+
+
+def cells_of(columns: Sequence[Column], numbers: Array) -> dict[str, tuple[Array, Array | None]]:
+    """Numbers [n, d] -> cells [n] by column name, and which are missing [n] bool (None where none can be)."""
+    parts: dict[str, tuple[Array, Array | None]] = {}
+    place = 0
+    for column in columns:
+        absent = None if column.flag is None else numbers[:, place + 1] > 0.5
+        parts[column.name] = column.cells(numbers[:, place]), absent
+        place += 1 if column.flag is None else 2
+    return parts
+
+
+def flat(cells: Any) -> Array:
+    """Cells [n] as one array, of objects where their kinds differ; those of a masked or nullable column as None."""
+    if not isinstance(cells, np.ndarray):
+        cells = cells.to_numpy(dtype=object) if hasattr(cells, "to_numpy") else np.array(list(cells), dtype=object)
+    return np.asarray(cells if cells.dtype.kind in "biufO" else cells.astype(object))
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace").strip()
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return str(cell).strip()
+
+
+def _wrong(where: str, what: str, expected: str) -> DataError:
+    return DataError(what, where=where, expected=expected, remedy="take it from the documentation of the records")
