@@ -164,7 +164,11 @@ def test_a_dry_run_prints_the_promise_and_opens_nothing(
         (("--policy", "q.pt"), 6, "it is of a kind that can run code when it is read"),
         (("--policy", "greedy"), 2, "'greedy' is of no known form"),
         (("--policy", "walkers:missing"), 2, "'walkers:missing' cannot be imported"),
-        (("--policy", "uniform", "--behaviour", "nobody.onnx"), 6, "nobody.onnx: there is no such file"),
+        (
+            ("--policy", "uniform", "--behaviour", "nobody.onnx", "--behaviour-source", "declared"),
+            6,
+            "nobody.onnx: there is no such file",
+        ),
         (("--features", "nowhere:phi"), 2, "'nowhere:phi' cannot be imported"),
     ],
 )
