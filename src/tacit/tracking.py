@@ -10,14 +10,13 @@ costs no privacy. Runs within a private selection are not tracked, since their n
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
-
-import numpy as np
 
 from tacit.errors import FileError
 
@@ -62,7 +61,7 @@ class JsonLines:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add a line, which is in the file when this returns; numbers that are not finite become null."""
-        finite = {name: value if np.isfinite(value) else None for name, value in values.items()}
+        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, **finite}) + "\n")
 

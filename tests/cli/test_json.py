@@ -82,3 +82,18 @@ def test_a_dataset_and_an_evaluation(shown: Any, tmp_path: Path, capsys: pytest.
     assert found["evaluation"] is None
     assert main(["evaluate", str(data), "--out", str(run), *PROMISE]) != 0
     assert capsys.readouterr().out == ""
+
+
+def test_a_run_is_tracked(tmp_path: Path) -> None:
+    """--track of an evaluation: the charge, and one line for each value that leaves."""
+    data, path = tmp_path / "chain", tmp_path / "lines.jsonl"
+    assert main(["data", "chain", "--people", "200", "--out", str(data)]) == 0
+    words = ["evaluate", str(data), "--out", str(tmp_path / "run"), *PROMISE, "--track"]
+    assert main([*words, str(tmp_path / "nowhere" / "lines.jsonl")]) == 6
+    assert not (tmp_path / "chain.ledger").exists()
+    assert main([*words, str(path)]) == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[0] == {"step": 1, "ledger/epsilon": pytest.approx(2.0, rel=1e-3), "ledger/delta": 1e-4}
+    assert len(lines) >= 2
+    assert all(name.endswith(("/length", "/largest")) or name == "step" for line in lines[1:] for name in line)
+    assert "track" not in json.loads((tmp_path / "run" / "run.json").read_text())["settings"]

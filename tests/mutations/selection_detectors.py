@@ -1,4 +1,4 @@
-"""Detectors for private selections: the law of the best run, its price, failures that tell nothing; and for trackers."""
+"""Detectors of private selections (the law of the best run, its price, failures that tell nothing) and of trackers."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def _produce(
     assert plan.unit is not None
     attempt = RunFolder.attempt(command.out, "evaluate", settings, resume=None)
     with open_ledger(command, plan.unit) as ledger, attempt as run:
-        vault = Vault(data, ledger)
+        vault = Vault(data, ledger, tracker=command.tracker)
         asked = _owned(command.policy, policy, ledger)
         if behaviour_policy is not None:
             known = _owned(str(command.behaviour), behaviour_policy.policy, ledger)

@@ -18,6 +18,7 @@ from tyro.conf import arg
 from tacit import plain_files
 from tacit.errors import FileError, PlanError
 from tacit.parameters import current, written
+from tacit.tracking import JsonLines
 
 Table = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Method -> class of its plan ("module:Class") -> fields that are options."""
@@ -30,15 +31,27 @@ class PlanCommand:
 
     Args:
         config: file of options, TOML or JSON, or the run.json of another run; what the command line says goes first.
+        track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
+            privacy.
     """
 
     config: Path | None = None
+    track: Path | None = None
     _made: ClassVar[tuple[str, ...]] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
         """Options that are made from plans, where they were given."""
         return given(self, *self._made)
+
+    @property
+    def tracker(self) -> JsonLines | None:
+        """What the vault of the run shows its released values to.
+
+        Raises:
+            FileError: the file cannot be written.
+        """
+        return None if self.track is None else JsonLines(self.track)
 
 
 def given(command: object, *names: str) -> dict[str, Any]:

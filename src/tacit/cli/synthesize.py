@@ -115,7 +115,7 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -
         rows = _rows(command, release, run, watch)
     else:
         with open_ledger(command, plan.unit) as ledger:
-            vault = Vault(sources.data, ledger)
+            vault = Vault(sources.data, ledger, tracker=command.tracker)
             if synthesis_runs.trained(run):
                 release = synthesis_runs.load(run)
             else:
