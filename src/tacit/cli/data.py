@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import plain_files
-from tacit.cli.console import complain, progress, say
+from tacit.cli.console import complain, progress, say, say_json
 from tacit.cli.declarations import DataChain, DataClinic, DataImport, DataInspect, DataMaze, DataOverlap
-from tacit.cli.options import meaningless
+from tacit.cli.options import Missing, meaningless, require_given
 from tacit.cli.options import named as in_words
 from tacit.cli.run_folder import CERTIFICATE
 from tacit.data.sources.files import Fields
@@ -175,10 +175,13 @@ def inspect(command: DataInspect) -> None:
     """
     from tacit.data import inspect as summarise
 
-    summary = summarise(command.path)
+    summary, unit = summarise(command.path), read_unit(command.path)
+    certificate = command.path / CERTIFICATE
+    drawn = Certificate.load(certificate) if summary["simulated"] and certificate.is_file() else None
+    if command.json:
+        say_json({**summary, "unit": unit, "promise": None if drawn is None else drawn.sentence})
+        return
     if summary["simulated"]:
-        certificate = command.path / CERTIFICATE
-        drawn = Certificate.load(certificate) if certificate.is_file() else None
         say(
             f"{'Simulated' if drawn is None else 'Synthetic'} records: "
             + ", ".join(f"{count:,} {name}" for name, count in summary["counts"].items())
@@ -188,7 +191,6 @@ def inspect(command: DataInspect) -> None:
             say(f"{drawn.sentence} (tacit certificate verify {certificate})")
     else:
         say("Private records: how many there are is not shown.")
-    unit = read_unit(command.path)
     if unit is not None:
         say(f"Units are called {unit!r}.")
     spec = summary["spec"]
@@ -244,6 +246,7 @@ def import_(command: DataImport) -> None:
         if getattr(command, option) is not None and option not in allowed:
             takers = " and ".join(kind for kind, taken in _KINDS.values() if option in taken)
             raise meaningless("data import", option, f"no {in_words(option)} for {named}: it is for {takers}")
+    require_given("data import", missing(command))
     spec = None if command.spec is None else read_spec(command.spec)
     options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
@@ -256,6 +259,15 @@ def import_(command: DataImport) -> None:
             _import_files(command, kind, spec, options)
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
+
+
+def missing(command: DataImport) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    tables = any(Path(name).suffix.lower() in _READERS for name in command.files)
+    if command.spec is not None or not tables:
+        return []
+    expected = "a JSON file of public bounds (docs/own-data.md shows one)"
+    return [Missing("--spec", expected, "declare bounds that are known without the data")]
 
 
 def read_spec(path: Path) -> PublicSpec:
@@ -287,13 +299,7 @@ def _warn_of_propensities(command: DataImport) -> None:
 
 
 def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, options: dict[str, Any]) -> None:
-    if spec is None:
-        raise DataError(
-            "the public bounds are missing",
-            where="data import",
-            expected="--spec, a JSON file of public bounds (docs/own-data.md shows one)",
-            remedy="declare bounds that are known without the data",
-        )
+    assert spec is not None
     options |= {"spec": spec}
     if kind == "d4rl":
         Trajectories.from_d4rl(command.files[0], chunk=command.chunk, horizon=command.horizon, **options)
