@@ -164,7 +164,10 @@ def test_a_file_of_rows_has_its_certificate(copy: Path, tmp_path: Path, capsys: 
     assert capsys.readouterr().out.startswith(sentence)
     assert main(["data", "inspect", out]) == 0
     told = capsys.readouterr().out
-    assert told.startswith(f"Synthetic records: 30 rows.\n{sentence}\nPublic bounds from: physics.")
+    assert told.startswith(f"Synthetic records: 30 rows.\n{sentence} (tacit certificate verify {out})\nPublic bounds")
+    assert main(["data", "inspect", out, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["counts"], summary["promise"]) == ({"rows": 30}, sentence)
     assert "  observations      continuous float32 width 4  " in told
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import plain_files
-from tacit.cli.console import complain, progress, say
+from tacit.cli.console import complain, progress, say, say_json
 from tacit.cli.declarations import DataChain, DataClinic, DataImport, DataInspect, DataMaze, DataOverlap
-from tacit.cli.options import meaningless
+from tacit.cli.options import Missing, meaningless, require_given
 from tacit.cli.options import named as in_words
 from tacit.cli.run_folder import CERTIFICATE
 from tacit.data import fields_of
@@ -180,16 +180,23 @@ def inspect(command: DataInspect) -> None:
     """
     from tacit.data import inspect as summarise
 
-    if command.path.suffix.lower() == ".parquet":
-        _inspect_rows(command.path)
+    path, unit = command.path, None
+    if (path / MINARI_METADATA).exists():
+        layout = _minari_layout(path)
+        if command.json:
+            say_json({"minari": layout})
+        else:
+            say(layout)
         return
-    if (command.path / MINARI_METADATA).exists():
-        _inspect_minari(command.path)
+    if path.suffix.lower() == ".parquet":
+        summary, drawn, certificate = *_described(path), path
+    else:
+        summary, unit, certificate = summarise(path), read_unit(path), path / CERTIFICATE
+        drawn = Certificate.load(certificate) if summary["simulated"] and certificate.is_file() else None
+    if command.json:
+        say_json({**summary, "unit": unit, "promise": None if drawn is None else drawn.sentence})
         return
-    summary = summarise(command.path)
     if summary["simulated"]:
-        certificate = command.path / CERTIFICATE
-        drawn = Certificate.load(certificate) if certificate.is_file() else None
         say(
             f"{'Simulated' if drawn is None else 'Synthetic'} records: "
             + ", ".join(f"{count:,} {name}" for name, count in summary["counts"].items())
@@ -199,16 +206,24 @@ def inspect(command: DataInspect) -> None:
             say(f"{drawn.sentence} (tacit certificate verify {certificate})")
     else:
         say("Private records: how many there are is not shown.")
-    unit = read_unit(command.path)
     if unit is not None:
         say(f"Units are called {unit!r}.")
-    _say_spec(summary["spec"], summary["fields"])
+    spec = summary["spec"]
+    say(f"Public bounds from: {spec['source']}. Episodes can terminate: {'yes' if spec['terminals'] else 'no'}.")
+    bounds = {
+        "next_observations": spec["observation"],
+        **{f"{k}s": spec[k] for k in ("observation", "action", "reward")},
+    }
+    for name, field in summary["fields"].items():
+        say(f"  {name:<18}{field['kind']:<11}{field['dtype']:<8}width {field['width']}{_range(bounds.get(name))}")
+    if spec["difference"] is not None:
+        say("  typical step      " + ", ".join(f"{size:g}" for size in spec["difference"]))
 
 
-def _inspect_rows(path: Path) -> None:
-    """A Parquet file of synthetic or simulated rows."""
+def _described(path: Path) -> tuple[dict[str, Any], Certificate | None]:
+    """What a Parquet file of synthetic or simulated rows says of them, and its certificate."""
     described = parquet_description(path)
-    if not {"rows", "spec"} <= described.keys():
+    if "spec" not in described:
         raise FileError(
             "the file does not say what its rows are",
             where=str(path),
@@ -216,40 +231,28 @@ def _inspect_rows(path: Path) -> None:
             remedy="import other records with `tacit data import`",
         )
     spec = PublicSpec.from_json(described["spec"], where=path.name)
-    kind = "Synthetic" if "certificate" in described else "Simulated"
-    say(f"{kind} records: {described['rows']:,} rows.")
-    if "certificate" in described:
-        say(Certificate.from_json(described["certificate"]).sentence)
-    _say_spec(spec.to_json(), fields_of(spec))
+    summary = {"simulated": True, "spec": spec.to_json(), "fields": fields_of(spec)}
+    promised = "certificate" in described
+    certificate = Certificate.from_json(described["certificate"]) if promised else None
+    return {**summary, "counts": {"rows": described["rows"]}}, certificate
 
 
-def _inspect_minari(path: Path) -> None:
-    """The folder of a Minari dataset: whether `observations[1:]` are the next observations."""
+def _minari_layout(path: Path) -> str:
+    """How the Minari dataset in a folder is read: whether `observations[1:]` are the next observations."""
     notes = None
-    with contextlib.suppress(OSError, ValueError, RecursionError):
+    with contextlib.suppress(OSError, ValueError, RecursionError, AttributeError):
         notes = json.loads(plain_files.text(path / MINARI_METADATA)).get("tacit")
     if not isinstance(notes, dict):
-        say("A Minari dataset that tacit did not write; `tacit data import` reads it.")
-    elif notes.get("chained"):
-        say("A Minari dataset of tacit's: in every episode, observations[1:] are the next observations.")
-    else:
-        from tacit.data.sources.minari import PACKED
+        return "A Minari dataset that tacit did not write; `tacit data import` reads it."
+    if notes.get("chained"):
+        return "A Minari dataset of tacit's: in every episode, observations[1:] are the next observations."
+    from tacit.data.sources.minari import PACKED
 
-        say(f"A packed Minari dataset of tacit's. {PACKED}")
-        say(f'Read it with tacit.Trajectories.from_minari("{path.name}", unit="unit", root="{path.parent}"),')
-        say("whose to_parquet writes a file that every tool reads as it is meant.")
-
-
-def _say_spec(spec: dict[str, Any], fields: dict[str, Any]) -> None:
-    say(f"Public bounds from: {spec['source']}. Episodes can terminate: {'yes' if spec['terminals'] else 'no'}.")
-    bounds = {
-        "next_observations": spec["observation"],
-        **{f"{k}s": spec[k] for k in ("observation", "action", "reward")},
-    }
-    for name, field in fields.items():
-        say(f"  {name:<18}{field['kind']:<11}{field['dtype']:<8}width {field['width']}{_range(bounds.get(name))}")
-    if spec["difference"] is not None:
-        say("  typical step      " + ", ".join(f"{size:g}" for size in spec["difference"]))
+    return (
+        f"A packed Minari dataset of tacit's. {PACKED}\n"
+        f'Read it with tacit.Trajectories.from_minari("{path.name}", unit="unit", root="{path.parent}"),\n'
+        "whose to_parquet writes a file that every tool reads as it is meant."
+    )
 
 
 def overlap(command: DataOverlap) -> None:
@@ -293,7 +296,10 @@ def import_(command: DataImport) -> None:
         if getattr(command, option) is not None and option not in allowed:
             takers = " and ".join(kind for kind, taken in _KINDS.values() if option in taken)
             raise meaningless("data import", option, f"no {in_words(option)} for {named}: it is for {takers}")
-    spec = None if command.spec is None else read_spec(command.spec)
+    require_given("data import", missing(command))
+    spec = read_spec(command.spec) if command.spec is not None else None
+    if spec is None and kind == "parquet":
+        spec = described_spec(command.files)
     options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
         if kind == "minari":
@@ -305,6 +311,20 @@ def import_(command: DataImport) -> None:
             _import_files(command, kind, spec, options)
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
+
+
+def missing(command: DataImport) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    tables = [Path(name) for name in command.files if Path(name).suffix.lower() in _READERS]
+    if command.spec is not None or not tables or all(map(_has_spec, tables)):
+        return []
+    expected = "a JSON file of public bounds (docs/own-data.md shows one)"
+    return [Missing("--spec", expected, "declare bounds that are known without the data")]
+
+
+def _has_spec(path: Path) -> bool:
+    """Whether a table has its public bounds in it, as tacit's own Parquet files do."""
+    return path.suffix.lower() == ".parquet" and plain_files.plain(path) and "spec" in parquet_description(path)
 
 
 def read_spec(path: Path) -> PublicSpec:
@@ -336,15 +356,7 @@ def _warn_of_propensities(command: DataImport) -> None:
 
 
 def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, options: dict[str, Any]) -> None:
-    if spec is None and kind == "parquet" and "spec" in parquet_description(Path(command.files[0])):
-        spec = described_spec(command.files)
-    if spec is None:
-        raise DataError(
-            "the public bounds are missing",
-            where="data import",
-            expected="--spec, a JSON file of public bounds (docs/own-data.md shows one)",
-            remedy="declare bounds that are known without the data",
-        )
+    assert spec is not None
     options |= {"spec": spec}
     if kind == "d4rl":
         Trajectories.from_d4rl(command.files[0], chunk=command.chunk, horizon=command.horizon, **options)

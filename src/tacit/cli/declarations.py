@@ -88,9 +88,11 @@ class DataInspect:
 
     Args:
         path: a folder that `tacit data` wrote, a Parquet file of synthetic rows, or the folder of a Minari dataset.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,9 +318,11 @@ class CertificateShow:
 
     Args:
         path: certificate.json, or a Parquet file of synthetic rows.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,10 +332,12 @@ class CertificateVerify:
     Args:
         path: certificate.json, or a Parquet file of synthetic rows.
         public_key: the Ed25519 key (64 hex digits) that must have signed it.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
     public_key: str | None = None
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -366,9 +372,11 @@ class LedgerShow:
 
     Args:
         path: the ledger file.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,10 +386,12 @@ class LedgerVerify:
     Args:
         path: the ledger file.
         head: also require that this head hash (of a certificate or checkpoint) is in the ledger.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
     head: str | None = None
+    json: bool = False
 
 
 Data = (

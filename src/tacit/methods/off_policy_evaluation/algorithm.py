@@ -197,11 +197,10 @@ def fit(
     evaluation = dataclasses.replace(evaluation, diagnostics={**evaluation.diagnostics, **found})
     if evaluation.value is not None and evaluation.interval is not None:
         evaluation = dataclasses.replace(evaluation, value=evaluation.interval.nearest(evaluation.value))
-    evaluated = "a policy released under this ledger" if isinstance(policy, Release) else words(target)
     own = [plan.basis] if isinstance(plan.basis, Custom) else []
     features = [f"the features {basis.function} were fixed without these records" for basis in own]
     rests = () if model else propensities(target, behaviour_policy, logged=vault.spec.propensities)
-    circumstances = (f"evaluated: {evaluated}", *rests, *features)
+    circumstances = (f"evaluated: {words(policy)}", *rests, *features)
     return vault.release(run, evaluation, label=plan.label(circumstances))
 
 

@@ -138,8 +138,10 @@ def _plain(value: Any) -> object:
     return value if isinstance(value, str | int | float | bool | None) else type(value).__qualname__
 
 
-def words(policy: Target) -> str:
+def words(policy: Target | Release[Policy]) -> str:
     """The policy in a few words for a certificate."""
+    if isinstance(policy, Release):
+        return "a policy released under this ledger"
     if isinstance(policy, Behaviour):
         return "the policy that made the records"
     if isinstance(policy, Callable):
