@@ -6,8 +6,8 @@
     to_d3rlpy, to_torchrl      datasets of these libraries
     to_minari                  a Minari dataset of real chains of rows
 
-Where rows follow one another, `episode` and `step` count them from 0; `unit` stands beside them where a unit owns
-several episodes. Labels are written as they are declared, and a missing cell as a null.
+Rows of trajectories have `episode` and `step`, which count from 0; `unit` stands beside them where a unit owns several
+episodes. Labels are written as they are declared, and a missing cell as a null.
 
 These functions are methods of `Trajectories`. All of them refuse records that are neither simulated nor released, whose
 rows no file for others may hold.
@@ -335,12 +335,10 @@ def _table(records: Records, data: Trajectories, rows: slice, described: str) ->
     import pyarrow as pa
 
     arrays: dict[str, Any] = {}
-    counted = len(records.episodes) - 1
-    owning = len(records.offsets) - 1 < counted
-    if owning or counted < len(records.order):
+    if records.owner != "transition":
         episode = records.episodes_of(rows)
         arrays |= {"episode": episode, "step": np.arange(rows.start, rows.stop) - records.episodes[episode]}
-    if owning:
+    if len(records.offsets) < len(records.episodes):
         arrays["unit"] = records.owners[rows]
     for field, names in Fields.of(data.spec).columns().items():
         if field in records.columns:

@@ -12,36 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.methods.synthesis.trajectories.trajectory_cases import small
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.settings import Sampler
-from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
 
-ROWS = 10_000
-UNIT = Unit("person", "add_or_remove", 400)
+ROWS, EPISODES = 10_000, 200
 Columns = Mapping[str, np.ndarray]
-
-
-def private(spec: PublicSpec) -> Trajectories:
-    """Twenty people of twelve rows each, some of which terminate."""
-    rng = np.random.default_rng(0)
-    states = rng.uniform(0.1, 0.9, (241, 2))
-    discrete = isinstance(spec.action, Discrete)
-    return Trajectories.from_arrays(
-        observations=states[:-1],
-        actions=rng.integers(0, 2, 240) if discrete else rng.uniform(-0.9, 0.9, (240, 1)),
-        rewards=rng.uniform(0.1, 0.9, 240),
-        next_observations=states[1:],
-        terminations=np.arange(240) % 12 == 11,
-        unit_ids=np.arange(240) // 12,
-        spec=spec,
-        simulated=True,
-    )
 
 
 def spec(action: Box | Discrete) -> PublicSpec:
@@ -49,37 +29,22 @@ def spec(action: Box | Discrete) -> PublicSpec:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[Columns, Trajectories]:
-    """Synthetic transitions, as columns and as a set."""
-    raking = synthesis.Raking.of(spec(Discrete(2)), bins=4, coarse=4, pool=4_000)
-    plan = synthesis.TransitionsPlan(
-        steps=2, sampling_rate=1.0, warmup=0, width=8, depth=1, rows_per_unit=4, sampler=Sampler(steps=2), raking=raking
-    ).calibrate(unit=UNIT, epsilon=9.0, delta=1e-4)
-    with Ledger(tmp_path_factory.mktemp("rows") / "ledger", UNIT, epsilon=9.5, delta=1e-3) as ledger:
-        value = synthesis.fit(plan, Vault(private(spec(Discrete(2))), ledger)).value
+def rows() -> tuple[Columns, Trajectories]:
+    """Synthetic transitions of an untrained model, as columns and as a set."""
+    plan = synthesis.TransitionsPlan(width=8, depth=1, sampler=Sampler(steps=2))
+    start = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(spec(Discrete(2))), None, seed=0)
+    value = synthesis.Synthesizer(plan, start.encoder, start.average)
     return value.sample_columns(ROWS, seed=1), value.sample(ROWS, seed=1)
 
 
 @pytest.fixture(scope="module")
-def chains(tmp_path_factory: pytest.TempPathFactory) -> tuple[Columns, Trajectories]:
-    """Synthetic trajectories, as columns and as a set."""
-    plan = trajectories.TrajectoriesPlan(
-        steps=2,
-        start_steps=2,
-        warmup=0,
-        sampling_rate=1.0,
-        sampler=Sampler(steps=2),
-        width=8,
-        depth=1,
-        heads=2,
-        start_width=8,
-        horizon=4,
-        rows_per_token=1,
-        longest=25,
-    ).calibrate(unit=UNIT, epsilon=5.0, delta=1e-4)
-    with Ledger(tmp_path_factory.mktemp("chains") / "ledger", UNIT, epsilon=9.0, delta=1e-3) as ledger:
-        value = trajectories.fit(plan, Vault(private(spec(Box((-1.0,), (1.0,)))), ledger)).value
-    return value.sample_trajectories(200, seed=1).columns, value.sample(200, seed=1)
+def chains() -> tuple[Columns, Trajectories]:
+    """Synthetic trajectories of an untrained model, as columns and as a set."""
+    plan = small(longest=25)
+    bounds = synthesis.Encoder.from_bounds(spec(Box((-1.0,), (1.0,))))
+    start = trajectories.pretrain(plan, bounds, None, seed=0)
+    value = trajectories.Synthesizer(plan, start.encoder, start.starts, start.fragments)
+    return value.sample_trajectories(EPISODES, seed=1).columns, value.sample(EPISODES, seed=1)
 
 
 def test_the_sets_are_what_they_are_said_to_be(
@@ -87,8 +52,9 @@ def test_the_sets_are_what_they_are_said_to_be(
 ) -> None:
     assert rows[1].counts() == {"transitions": ROWS, "episodes": ROWS, "units": ROWS}
     assert 0 < rows[0]["terminations"].sum() < ROWS
-    assert chains[1].counts()["episodes"] == 200
-    assert chains[1].counts()["transitions"] > 1_000
+    assert chains[1].counts()["episodes"] == EPISODES
+    assert chains[1].counts()["transitions"] > 5 * EPISODES
+    assert 0 < chains[0]["terminations"].sum() < EPISODES
 
 
 def agree(expected: Columns, loaded: Columns, *, terminal_next: bool = True) -> None:
