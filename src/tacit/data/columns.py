@@ -164,13 +164,6 @@ class Column:
             return "a cell that is not a number"
         return value if math.isfinite(value) else "a value that is infinite"
 
-    def cells(self, numbers: Array) -> Array:
-        """Numbers [n] -> float32, int64 or labels (objects) [n], as files and people have them."""
-        if self.kind == "number":
-            return np.asarray(numbers, np.float32)
-        codes = self.codes(numbers)
-        return codes if self.kind == "integer" else np.array(self.labels, dtype=object)[codes]
-
     def codes(self, numbers: Array) -> Array:
         """Numbers [n] of whole numbers or labels -> the nearest that is one [n] int64."""
         return np.clip(np.rint(numbers), *self.bounds).astype(np.int64)
@@ -223,11 +216,6 @@ def coded(columns: Sequence[Column], cells: Mapping[str, Any]) -> Array:
         values, absent = column.coded(flat(cells[column.name]))
         parts += [values, absent.astype(np.float64)] if column.flag else [values]
     return np.stack(parts, axis=1)
-
-
-def cells_of(columns: Sequence[Column], numbers: Array) -> dict[str, tuple[Array, Array | None]]:
-    """Numbers [n, d] -> cells [n] by column name, and which are missing [n] bool (None where none can be)."""
-    return {column.name: (column.cells(part), absent) for column, part, absent in parts_of(columns, numbers)}
 
 
 def parts_of(columns: Sequence[Column], numbers: Array) -> Iterator[tuple[Column, Array, Array | None]]:
