@@ -40,6 +40,9 @@ _OPTIONAL = {
     "mbi": "marginals",
     "sklearn": "tsne",
     "gymnasium_robotics": "kitchen",
+    "duckdb": "sources",
+    "narwhals": "sources",
+    "psycopg": "postgres",
 }
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
@@ -49,7 +52,9 @@ FUNCTIONS: dict[type, str] = {
     declarations.DataClinic: "data.clinic",
     declarations.DataInspect: "data.inspect",
     declarations.DataOverlap: "data.overlap",
-    declarations.DataImport: "data.import_",
+    declarations.DataImport: "imports.import_",
+    declarations.SpecInit: "spec.init",
+    declarations.SpecCheck: "spec.check",
     plan_declarations.Synthesize: "synthesize.synthesize",
     plan_declarations.Evaluate: "evaluate.evaluate",
     plan_declarations.Train: "train.train",

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.ingest import Ingest
+from tacit.data.sources import frames
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Paths, Records, UnitKind, read, write
 from tacit.errors import DataError, SealedError
@@ -42,9 +43,8 @@ class Trajectories:
     Attributes:
         spec: the public bounds.
         simulated: True when no record is a real person's: it came from a simulator, or out of a mechanism of a vault.
-        Such a
-            set shows its columns at any time and can be written with `to_minari`. Of any other set nothing is shown
-            once it is sealed in a vault, there is no length, and it cannot be pickled or copied.
+            Such a set shows its columns at any time and can be written with `to_minari`. Of any other set nothing is
+            shown once it is sealed in a vault, there is no length, and it cannot be pickled or copied.
     """
 
     spec: PublicSpec
@@ -292,6 +292,8 @@ class Trajectories:
 
         records = d4rl.read(path, unit=unit, spec=spec, chunk=chunk, horizon=horizon, simulated=simulated, store=store)
         return cls(records, spec, simulated=simulated)
+
+    from_frame = classmethod(frames.from_frame)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Trajectories:

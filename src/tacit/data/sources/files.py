@@ -146,14 +146,14 @@ def _read_tables(
             ingest.start(f"{where}({path.name!r})")
             _refuse_overlooked(path, header(path), naming, spec)
             table: Mapping[str, Array]
-            texts = [name for field, names in columns.items() if _declared(spec, field) for name in names]
+            texts = [name for field, names in columns.items() if declared(spec, field) for name in names]
             for table in chunks(path, [name for names in columns.values() for name in names], [*ids, *texts]):
                 part: dict[str, Any] = {}
                 for field, names in columns.items():
                     absent = [name for name in names if name not in table]
-                    declared = _declared(spec, field)
-                    if not absent and declared:
-                        part[field] = {column.name: table[name] for column, name in zip(declared, names, strict=True)}
+                    known = declared(spec, field)
+                    if not absent and known:
+                        part[field] = {column.name: table[name] for column, name in zip(known, names, strict=True)}
                     elif not absent:
                         part[field] = np.stack([table[name] for name in names], axis=1)
                     elif field == "terminations" and not spec.terminals:
@@ -167,7 +167,7 @@ def _read_tables(
         return ingest.finish()
 
 
-def _declared(spec: PublicSpec, field: str) -> tuple[Column, ...]:
+def declared(spec: PublicSpec, field: str) -> tuple[Column, ...]:
     """The declared columns of a field, whose cells may be texts or missing."""
     return (spec.spaces[field].columns or ()) if field in spec.spaces else ()
 
@@ -177,7 +177,7 @@ def _refuse_overlooked(path: Path, header: Sequence[str], fields: Fields, spec: 
     usual = Fields.of(spec)
     for field in ("observations", "next_observations", "actions"):
         read = getattr(usual, field)
-        if _declared(spec, field):
+        if declared(spec, field):
             continue
         for name in header if read == getattr(fields, field) else ():
             stem, _, number = name.rpartition("_")
