@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ def main(words: Sequence[str] | None = None) -> int:
     Args:
         words: the command line; None takes that of the process.
     """
-    words = list(sys.argv[1:] if words is None else words)
+    words = _with_expressions(sys.argv[1:] if words is None else words)
     if words == ["--version"]:
         from importlib.metadata import version
 
@@ -123,6 +124,16 @@ def main(words: Sequence[str] | None = None) -> int:
         complain(str(error))
         return error.exit_code
     return _guarded(command)
+
+
+def _with_expressions(words: Sequence[str]) -> list[str]:
+    """The words, where `--reward "-abs(pulse)"` is `--reward=-abs(pulse)`: an option has two minuses."""
+    joined: list[str] = []
+    for word in words:
+        after = joined[-1] if joined else ""
+        expression = re.match(r"-[^-\d.]", word) and word != "-h" and after.startswith("--") and "=" not in after
+        joined[-1:] = [f"{after}={word}"] if expression else [*joined[-1:], word]
+    return joined
 
 
 def _parsed(words: list[str]) -> object:

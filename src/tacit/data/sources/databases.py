@@ -214,10 +214,10 @@ def _open_duckdb(path: Path) -> Any:
     import duckdb
 
     connection = duckdb.connect(os.fspath(path), read_only=True)
+    connection.execute("SET temp_directory = ''")  # rows would lie beside the database
     for setting in ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access"):
         connection.execute(f"SET {setting} = false")
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET temp_directory = ''")  # rows would lie beside the database
     connection.execute("SET lock_configuration = true")
     return connection
 

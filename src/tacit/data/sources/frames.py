@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tacit.data.sources import sorting
 from tacit.data.sources.databases import arrow_batches
@@ -13,14 +13,12 @@ from tacit.data.sources.lake import Table, naive, plain_kind, quietly
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError
 
-if TYPE_CHECKING:
-    from tacit.data.trajectories import Trajectories
-
+T = TypeVar("T")
 NAME = "Trajectories.from_frame"
 
 
 def from_frame(
-    cls: type[Trajectories],
+    cls: Callable[..., T],
     frame: Any,
     *,
     unit: str,
@@ -34,7 +32,7 @@ def from_frame(
     fields: Fields | None = None,
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
-) -> Trajectories:
+) -> T:
     """From a table of pandas, Polars, Arrow, DuckDB or another library that narwhals knows; its rows in any order.
 
     Args:

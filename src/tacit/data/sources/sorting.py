@@ -134,10 +134,10 @@ def _check(table: Table, wanted: Wanted) -> None:
 
 def _missing(table: Table, name: str, meaning: str) -> DataError:
     what = f"there is no unit id: no column {name!r}" if meaning == "unit" else f"no column {name!r} for {meaning}"
-    remedy = "rename the columns, or name those that are there with unit=, episode=, time= and fields= (in a command "
-    return DataError(
-        what, where=table.name, expected="a column of that name", remedy=f"{remedy}--unit, --episode, ...)"
-    )
+    built = {"next_observations": "build them with time= and next=", "terminations": "declare terminals=False"}
+    other = built.get(meaning, "name the one that is there with unit=, episode=, time= or fields=")
+    remedy = f"rename the column, or {other} (in a command --unit, --time, --next, ...)"
+    return DataError(what, where=table.name, expected="a column of that name", remedy=remedy)
 
 
 # -- the engine --------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def _uncomputable(what: str, table: Table) -> DataError:
     return DataError(
         what,
         where=table.name,
-        expected="numbers in arithmetic, and texts or times where an expression casts to them",
+        expected="numbers in arithmetic (of CSV and SQLite, what the spec declares no number is a text)",
         remedy="correct the expression, for example with cast(COLUMN AS DOUBLE) or try_cast, or the data",
     )
 
