@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tacit.data.sources import sorting
 from tacit.data.sources.databases import arrow_batches
@@ -13,12 +13,11 @@ from tacit.data.sources.lake import Table, naive, plain_kind, quietly
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError
 
-T = TypeVar("T")
 NAME = "Trajectories.from_frame"
 
 
 def from_frame(
-    cls: Callable[..., T],
+    cls: type[Any],
     frame: Any,
     *,
     unit: str,
@@ -32,7 +31,7 @@ def from_frame(
     fields: Fields | None = None,
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
-) -> T:
+) -> Any:
     """From a table of pandas, Polars, Arrow, DuckDB or another library that narwhals knows; its rows in any order.
 
     Args:
@@ -53,6 +52,9 @@ def from_frame(
 
     Expressions compute with one row, or with windows that are partitioned by the unit; anything else is refused, since
     one unit's rows could then change those of another.
+
+    Returns:
+        The `Trajectories`.
 
     Raises:
         DataError: the records break a rule of `Trajectories`, a column is missing, or an expression is refused.
