@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,28 @@ def test_bad_words_are_refused(
     assert message in shown.err
     assert CANARY not in shown.out + shown.err
     assert not (folder / "visits").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "package", "extra"),
+    [
+        (["days"], "duckdb", "sources"),
+        (["--sql", "SELECT 1", "--from", "duckdb:bounds.toml"], "duckdb", "sources"),
+        (["--sql", "SELECT 1", "--from", "postgresql://ann@localhost/visits"], "psycopg", "postgres"),
+    ],
+)
+def test_a_package_that_is_missing_is_named(
+    words: list[str],
+    package: str,
+    extra: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["data", "import", *words, *IMPORT, *ACTION, "--next"]) == 2
+    assert f"needs the package {package}: pip install 'tacit[{extra}]'" in capsys.readouterr().err
+    assert sorted(path.name for path in folder.iterdir()) == ["bounds.toml", "days"]
 
 
 def test_a_template_comes_from_the_header_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

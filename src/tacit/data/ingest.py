@@ -301,7 +301,8 @@ class Ingest:
                     "a unit id also occurs in an earlier file",
                     "all records of a unit in one file",
                     int(np.argmax(codes < self._first_unit)),
-                    remedy="if it is the same unit, concatenate the files first; if not, make the ids distinct",
+                    remedy="if it is the same unit, concatenate the files first, or order all rows with --time; if "
+                    "not, make the ids distinct",
                 )
             changes = codes != np.concatenate([[last_unit], codes[:-1]])
             if runs is not None and (changes & ~starts).any():

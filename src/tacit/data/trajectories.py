@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Trajectories:
     """Ragged episodes as flat columns with one protected unit a row; immutable, clipped to public bounds on entry.
 
-    Build one with `from_arrays`, `from_minari`, `from_csv`, `from_parquet`, `from_npz`, `from_d4rl` or `open`. All of
-    them check the records and raise a `DataError` (never with a cell or an id in it) when
+    Build one with `from_arrays`, `from_frame`, `from_minari`, `from_csv`, `from_parquet`, `from_npz`, `from_d4rl` or
+    `open`. All of them check the records and raise a `DataError` (never with a cell or an id in it) when
 
     - a unit id is missing, or is not constant within an episode, or occurs in two files;
     - a value is NaN or infinite, a column is ragged or has other dimensions than the spec, a discrete value is out of

@@ -155,7 +155,19 @@ def test_every_transition_may_be_a_unit_and_every_episode() -> None:
         read(typed(frame), unit=":episode", episode="stay", reward="max(pulse) OVER (PARTITION BY patient)")
 
 
-CANARIES = table(note=CANARY)
+def test_columns_may_have_the_names_that_the_query_gives_its_own() -> None:
+    words = {"unit": "minute", "time": "patient", "episode": "c0", "c1": "zone", "source": "row", "began_time": "x"}
+    assert rows(read(typed(table(**words)))) == SORTED
+    assert rows(read(untyped(table(**words)), where="unit = 'minute' AND time = 'patient' AND c1 = 'zone'")) == SORTED
+
+
+def test_numbered_columns_without_bounds_are_not_left_out() -> None:
+    frame = table().rename(columns={"pulse": "observation_0", "visit": "observation_1"})
+    spec = PublicSpec(Box((30,), (220,)), SPEC.action, Box((-1,), (0,)), "declared", terminals=False)
+    with pytest.raises(DataError, match="the column 'observation_1' has no public bounds, and would be left out"):
+        read(typed(frame), spec, episode=None, reward="-0.5")
+
+
 BAD: list[tuple[str, Any, dict[str, Any], str]] = [
     ("ties", {"minute": [0, 5, 5, 1, 3, 4]}, {}, "two rows of an episode have the same time"),
     ("no time", {"minute": [0, None, 9, 1, 3, 4]}, {}, "the time column has a (missing value|cell that is missing)"),
@@ -183,6 +195,7 @@ BAD: list[tuple[str, Any, dict[str, Any], str]] = [
     ("no id", {"patient": ["ann", None, "ann", "ann", "bob", "bob"]}, {}, "the unit id is missing"),
     ("no column", {}, {"time": "hour"}, "no column 'hour' for time"),
     ("no order", {}, {"time": None}, "the order of an episode's rows is not defined"),
+    ("rows of their own", {}, {"unit": ":transition"}, "the order of an episode's rows is not defined"),
     ("nobody", {}, {"where": "pulse > 500"}, "there are no records"),
     ("two names", {"Pulse": CANARY}, {}, "two columns have names that differ in their case alone"),
     ("mixing", {"note": CANARY}, {"reward": "avg(pulse) OVER ()"}, "is not partitioned by the unit"),

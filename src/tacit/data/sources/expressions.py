@@ -1,7 +1,9 @@
 """Expressions over a table that cannot let one unit's rows change those of another.
 
 An expression is parsed by DuckDB and checked, node by node, against the lists below: scalar functions of the same row,
-and windows that never leave a unit. What is not on a list is refused, so that a new kind of node is refused too.
+and windows that never leave a unit. What is not on a list is refused, so that a new kind of node is refused too. DuckDB
+adds the floats of a window in an order of its own: of such a sum, the last bits of float64 are not claimed to be one
+unit's alone, and records are kept as float32.
 """
 
 from __future__ import annotations

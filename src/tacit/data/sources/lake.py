@@ -53,7 +53,7 @@ def quietly(read: Callable[[], T], wrong: TacitError) -> T:
     """What `read` returns; any complaint of another library, which may quote a cell, becomes `wrong`, without it."""
     try:
         return read()
-    except TacitError:
+    except (TacitError, ModuleNotFoundError):
         raise
     except Exception:  # no list of what parsers and engines raise would be whole
         pass

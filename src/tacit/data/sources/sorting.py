@@ -20,7 +20,7 @@ import numpy as np
 from tacit.data.columns import MISSING
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources.expressions import Expression, checked
-from tacit.data.sources.files import Fields, declared
+from tacit.data.sources.files import Fields, declared, refuse_overlooked
 from tacit.data.sources.lake import Table
 from tacit.data.sources.steps import MOMENT, TIME, ZONE, Block, in_order, with_next
 from tacit.data.sources.tables import numbers_of
@@ -83,6 +83,7 @@ def read(
         FileError: the source cannot be read to its end, or the folder exists or cannot be written.
     """
     _check(table, wanted)
+    refuse_overlooked(table.name, tuple(table.kinds), wanted.fields or Fields.of(spec), spec)
     unit = None if wanted.unit in (EACH_TRANSITION, EACH_EPISODE) else wanted.unit
     with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried) as ingest:
         ingest.start(table.name, numbered=False)
@@ -115,12 +116,12 @@ def _check(table: Table, wanted: Wanted) -> None:
     for name, meaning in ((wanted.unit, "unit"), (wanted.episode, "episode"), (wanted.time, "time")):
         if name is not None and name not in (EACH_TRANSITION, EACH_EPISODE) and name not in table.kinds:
             raise _missing(table, name, meaning)
-    unknown = wanted.owner is None and wanted.episode is None
-    if (wanted.next is not None and (wanted.time is None or unknown)) or (wanted.time is not None and unknown):
+    apart = wanted.owner is None  # then no other row is of the same unit
+    if (wanted.next is not None and (wanted.time is None or apart)) or (wanted.time is not None and apart):
         raise DataError(
             "the order of an episode's rows is not defined",
             where=table.name,
-            expected="the column of the time, and of the unit or the episode",
+            expected="the column of the time, and that of the unit, or of episodes that are units",
             remedy="name them with time= and unit= or episode= (in a command --time, --unit and --episode)",
         )
     if len({name.lower() for name in table.kinds}) < len(table.kinds):
@@ -261,10 +262,8 @@ def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple
     for condition in where:
         kept = f'SELECT *, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
         inner = f'SELECT * FROM ({kept}) WHERE "kept row"'
-    return (
-        _ordered(f"SELECT {', '.join(selected)} FROM ({inner})", keys, [t for t in times if t != ZONE]),
-        used,
-    ), names
+    chosen = f"SELECT {', '.join(selected)} FROM ({inner})"
+    return (_ordered(chosen, keys, [name for name in times if name != ZONE]), used), names
 
 
 def _ordered(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]) -> str:
@@ -276,7 +275,7 @@ def _ordered(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]
         began = [f"min({time}) OVER (PARTITION BY {', '.join(keys)}) AS began_{time}" for time in times]
         query = f"SELECT *, {', '.join(began)} FROM ({query})"
         episode = [*(f"began_{time}" for time in times), *episode]
-    return f"{query} ORDER BY {', '.join([*unit, *episode, *times])}"
+    return f"SELECT * FROM ({query}) ORDER BY {', '.join([*unit, *episode, *times])}"
 
 
 def _expressions(
