@@ -211,3 +211,18 @@ def test_other_names_of_a_file_are_named(tmp_path: Path) -> None:
     assert data.columns["rewards"].tolist() == [0.5, 0.25, 0]
     with pytest.raises(DataError, match="takes 3 name"):
         Fields.named(spec(), ["observations=age,pulse"])
+
+
+def test_codes_that_are_not_whole_are_refused_with_their_row() -> None:
+    with pytest.raises(DataError, match="not whole") as raised:
+        Trajectories.from_arrays(
+            observations=np.array([[20, 60, 0, 1], [20, 60, 0, 1.5]]),
+            actions=[0, 1],
+            rewards=[0, 0],
+            next_observations=np.array([[20, 60, 0, 1], [20, 60, 0, 1]]),
+            terminations=[False, True],
+            unit_ids=["a", "a"],
+            spec=spec(),
+            simulated=True,
+        )
+    assert "row 2" in str(raised.value)

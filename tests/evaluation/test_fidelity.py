@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from tacit.data import Column, PublicSpec
+from tacit.data.spec import space_of
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import (
     ceiling,
@@ -19,7 +21,9 @@ from tacit.evaluation.fidelity import (
     independent_columns,
     kolmogorov_smirnov,
     total_variation,
+    uniform_table,
 )
+from tacit.evaluation.report.tables import _bins, _names
 
 
 def table(rows: int, *, seed: int, shift: float = 0.0) -> dict[str, np.ndarray]:
@@ -187,3 +191,30 @@ def test_a_million_rows_take_seconds() -> None:
     start = time.process_time()
     fidelity(real, synthetic)
     assert time.process_time() - start < 10.0
+
+
+def test_declared_columns_are_named_and_categories_are_compared_as_such() -> None:
+    ward = Column("ward", "category", labels=("north", "east", "south"))
+    spec = PublicSpec(
+        observation=space_of(Column("age", "integer", 18, 95), ward),
+        action=space_of(Column("drug", "category", labels=("a", "b"))),
+        reward=space_of(Column("score", low=0, high=1)),
+        source="declared",
+    )
+    rows = {
+        "observations": np.array([[20, 0], [30, 0], [40, 2], [50, 2]], np.float32),
+        "actions": np.array([0, 1, 1, 1]),
+        "rewards": np.array([0, 0.5, 0.5, 1], np.float32),
+        "next_observations": np.array([[20, 0], [30, 0], [40, 2], [50, 2]], np.float32),
+    }
+    other = rows | {"observations": np.array([[20, 0], [30, 1], [40, 1], [50, 2]], np.float32)}
+    found = fidelity(rows, other, spec=spec)
+    assert found.columns == ("age", "ward", "drug", "score", "next_age", "next_ward")
+    assert found.marginals == (1.0, 0.5, 1.0, 1.0, 1.0, 1.0)  # half of the wards changed: total variation .5
+    assert found.paired == ("age", "score", "next_age")
+    drawn = uniform_table(spec, rows=2_000, seed=0)["observations"]
+    assert set(drawn[:, 1].tolist()) == {0.0, 1.0, 2.0}
+    assert (drawn[:, 0].min(), drawn[:, 0].max()) == (18, 95)
+    assert _names(spec)[1] == ("ward", "north, east, south")
+    observation = [((18.0, 95.0), 40), ((-0.5, 2.5), 3)]
+    assert _bins(spec) == [*observation, ((-0.5, 1.5), 2), ((0.0, 1.0), 40), *observation]

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 
+from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import CertificateError, DataError
 from tacit.evaluation.report import (
     Correlation,
@@ -190,7 +191,8 @@ def test_the_method_stands_at_the_top_and_its_steps_among_the_costs() -> None:
 def test_columns_have_the_names_of_files_and_stay_apart_where_they_are_cut() -> None:
     rows = {"observations": np.zeros((3, 2), np.float32), "actions": np.zeros(3, np.int64)}
     table = rows | {"rewards": np.zeros(3, np.float32), "next_observations": np.zeros((3, 2), np.float32)}
-    found = correlation(table, None)
+    spec = PublicSpec(Box((0.0, 0.0), (1.0, 1.0)), Discrete(2), Box((0.0,), (1.0,)), "declared")
+    found = correlation(spec, table, None)
     assert found is not None
     expected = ("observation_0", "observation_1", "reward", "next_observation_0", "next_observation_1")
     assert found.labels == expected

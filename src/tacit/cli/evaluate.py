@@ -325,8 +325,9 @@ def features(words: str | None, spec: PublicSpec) -> Features:
             )
         phi = OneHot(_whole("--features", rest) if rest else space.n)
     elif kind == "fourier":
-        low, high = ((0.0,), (space.n - 1.0,)) if isinstance(space, Discrete) else (space.low, space.high)
-        phi = Fourier(_whole("--features", rest), low, high)
+        box = Box((0.0,), (space.n - 1.0,)) if isinstance(space, Discrete) else space
+        labels = box.categories if any(box.categories) else None
+        phi = Fourier(_whole("--features", rest), box.low, box.high, labels=labels)
     elif rest:
         _find_modules_here()
         values = np.asarray(_tried(imported(str(words)), "--features", spec))

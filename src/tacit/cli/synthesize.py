@@ -143,7 +143,7 @@ def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, ru
     held_out = None if sources.holdout is None else sources.holdout.columns
 
     def look(real: Columns) -> dict[str, float]:
-        return tables.curators(rows, real, held_out, seed=command.seed)
+        return tables.curators(sources.data.spec, rows, real, held_out, seed=command.seed)
 
     vault.nonprivate(look, reason=LOOK, folder=run.path)
     say_private(run)

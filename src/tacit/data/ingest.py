@@ -333,6 +333,10 @@ class Ingest:
                 what, expected = f"{name} has a value out of range", f"whole numbers from 0 to {space.n - 1}"
                 raise self._error(what, expected, int(np.argmax(wrong)))
             return wide[:, 0].astype(np.int64)
+        broken = (np.asarray(space.whole) & (wide != np.rint(wide))).any(axis=1) if any(space.whole) else broken
+        if broken.any():
+            what = f"{name} has a value that is not whole in a column of whole numbers or labels"
+            raise self._error(what, "whole numbers, or the cells themselves by column", int(np.argmax(broken)))
         if name in self._fitted:
             self._fitted[name].see(wide)
         with np.errstate(over="ignore"):

@@ -44,13 +44,19 @@ class Fidelity:
     synthetic: NDArray[np.float64]
 
 
-def fidelity(real: Mapping[str, NDArray[np.generic]], synthetic: Mapping[str, NDArray[np.generic]]) -> Fidelity:
+def fidelity(
+    real: Mapping[str, NDArray[np.generic]],
+    synthetic: Mapping[str, NDArray[np.generic]],
+    *,
+    spec: PublicSpec | None = None,
+) -> Fidelity:
     """Marginal and Correlation of `synthetic` against `real` (PrivORL, section VI; SDMetrics' definitions).
 
     Args:
         real, synthetic: columns by name, as of `Trajectories.columns`: `observations` and `next_observations`
             [T, d] float or [T] int, `actions` alike, `rewards` [T]. The two may differ in T. Values are compared in
             float32, the precision in which tables are stored.
+        spec: the public bounds, as of `flatten`.
 
     Returns:
         The measures. A column that is constant in `real` has no correlation and is dropped from it; one that is
@@ -60,7 +66,7 @@ def fidelity(real: Mapping[str, NDArray[np.generic]], synthetic: Mapping[str, ND
     Raises:
         DataError: the tables differ in their columns, are empty or hold a value that is not finite.
     """
-    real_columns, synthetic_columns = flatten(real), flatten(synthetic)
+    real_columns, synthetic_columns = flatten(real, spec), flatten(synthetic, spec)
     if [(n, c.dtype) for n, c in real_columns.items()] != [(n, c.dtype) for n, c in synthetic_columns.items()]:
         raise DataError(
             "the two tables have different columns",
@@ -87,12 +93,13 @@ def fidelity(real: Mapping[str, NDArray[np.generic]], synthetic: Mapping[str, ND
     )
 
 
-def ceiling(real: Mapping[str, NDArray[np.generic]], *, seed: int) -> Fidelity:
+def ceiling(real: Mapping[str, NDArray[np.generic]], *, seed: int, spec: PublicSpec | None = None) -> Fidelity:
     """Fidelity of one random half of `real` against the other, disjoint half: what a perfect copy would score.
 
     Args:
         real: columns by name, as of `fidelity`; an odd last row is left out.
         seed: of the public split.
+        spec: the public bounds, as of `flatten`.
 
     Raises:
         DataError: fewer than two rows, or as `fidelity`.
@@ -110,11 +117,19 @@ def ceiling(real: Mapping[str, NDArray[np.generic]], *, seed: int) -> Fidelity:
     return fidelity(
         {name: np.asarray(real[name])[first] for name in FIELDS},
         {name: np.asarray(real[name])[second] for name in FIELDS},
+        spec=spec,
     )
 
 
-def flatten(columns: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-    """The scalar columns [T] of a table by name ("observations[0]", ..., "rewards"): float32, or int64 if discrete.
+def flatten(
+    columns: Mapping[str, NDArray[np.generic]], spec: PublicSpec | None = None
+) -> dict[str, NDArray[np.generic]]:
+    """The scalar columns [T] of a table by name: float32, or int64 if discrete.
+
+    Args:
+        columns: as of `fidelity`.
+        spec: names the columns, and says which are categories, and so discrete. Without it the names are
+            "observations[0]", ..., "rewards".
 
     Raises:
         DataError: a column is missing, of another length, empty, of more than two axes or not finite.
@@ -147,9 +162,21 @@ def flatten(columns: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.
                 expected="finite values",
                 remedy="clip the table to its public bounds first",
             )
-        parts = {field: values} if values.ndim == 1 else {f"{field}[{i}]": values[:, i] for i in range(values.shape[1])}
-        flat.update(parts)
+        if spec is not None:
+            flat |= _named(spec, field, values)
+        elif values.ndim == 1:
+            flat[field] = values
+        else:
+            flat |= {f"{field}[{i}]": values[:, i] for i in range(values.shape[1])}
     return flat
+
+
+def _named(spec: PublicSpec, field: str, values: NDArray[np.generic]) -> dict[str, NDArray[np.generic]]:
+    """The scalar columns of a field by the names of the spec."""
+    space = spec.spaces[field]
+    labels = (0,) if isinstance(space, Discrete) else space.categories
+    columns = zip(spec.names(field), values.reshape(len(values), -1).T, labels, strict=True)
+    return {name: column.astype(np.int64) if count else column for name, column, count in columns}
 
 
 def kolmogorov_smirnov(a: Floats, b: Floats) -> float:
@@ -229,7 +256,8 @@ def uniform_table(spec: PublicSpec, *, rows: int, seed: int) -> dict[str, NDArra
     def draw(space: Box | Discrete) -> NDArray[np.generic]:
         if isinstance(space, Discrete):
             return generator.integers(space.n, size=rows)
-        return generator.uniform(space.low, space.high, size=(rows, space.size)).astype(np.float32)
+        values = generator.uniform(space.low, np.add(space.high, space.whole), size=(rows, space.size))
+        return np.where(space.whole, np.floor(values), values).astype(np.float32)
 
     return {
         "observations": draw(spec.observation),

@@ -30,6 +30,7 @@ def unnormalised(observations):
 def test_uniform_and_tables():
     assert Uniform(4).probabilities(np.zeros((2, 3))).tolist() == [[0.25] * 4] * 2
     assert TARGET.probabilities(np.array([1, 0, 5])).tolist() == [[0.2, 0.8], [0.9, 0.1], [0.5, 0.5]]
+    assert TARGET.chosen(np.array([[1, 0, 5]]), np.array([[1, 1, 0]])).tolist() == [[0.8, 0.1, 0.5]]
 
 
 def test_softmax_and_epsilon_greedy_over_a_linear_value():

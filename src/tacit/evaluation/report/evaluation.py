@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Section, Text, grid
 from tacit.evaluation.report.charts import Array, Axis, number, span
@@ -130,7 +130,7 @@ def value_lines(evaluation: Evaluation, spec: PublicSpec) -> tuple[ValueLine, ..
     `value_surface` shows; at most 24.
     """
     space = spec.observation
-    if evaluation.theta is None or (isinstance(space, Box) and space.size == 2):
+    if evaluation.theta is None or _is_plane(space):
         return ()
     if isinstance(space, Discrete):
         states = np.arange(space.n)
@@ -138,27 +138,31 @@ def value_lines(evaluation: Evaluation, spec: PublicSpec) -> tuple[ValueLine, ..
     low, high = np.array(space.low), np.array(space.high)
     lines = []
     for index in range(min(space.size, _LINES)):
-        points = np.tile((low + high) / 2, (_LINE, 1))
-        points[:, index] = np.linspace(low[index], high[index], _LINE)
+        middle = np.where(space.whole, np.floor((low + high) / 2), (low + high) / 2)
+        labels = space.categories[index]
+        points = np.tile(middle, (labels or _LINE, 1))
+        points[:, index] = np.linspace(low[index], high[index], labels or _LINE)
         values = evaluation.values(points.astype(np.float32))
-        lines.append(ValueLine(_name(index, space.size), points[:, index], values))
+        lines.append(ValueLine(spec.names("observations")[index], points[:, index], values, discrete=labels > 0))
     return tuple(lines)
+
+
+def _is_plane(space: Space) -> bool:
+    """Whether an observation is two numbers."""
+    return isinstance(space, Box) and space.size == 2 and not any(space.categories)
 
 
 def value_surface(evaluation: Evaluation, spec: PublicSpec) -> ValueSurface | None:
     """The value function over a two-dimensional observation; None for any other."""
     space = spec.observation
-    if evaluation.theta is None or not isinstance(space, Box) or space.size != 2:
+    if evaluation.theta is None or not isinstance(space, Box) or not _is_plane(space):
         return None
     low, high = np.array(space.low), np.array(space.high)
     middles = (np.arange(_SIDE) + 0.5) / _SIDE
     x, y = np.meshgrid(low[0] + middles * (high[0] - low[0]), low[1] + middles * (high[1] - low[1]))
     points = np.stack([x.ravel(), y.ravel()], axis=1).astype(np.float32)
-    return ValueSurface((_name(0, 2), _name(1, 2)), low, high, evaluation.values(points).reshape(_SIDE, _SIDE))
-
-
-def _name(index: int, size: int) -> str:
-    return f"observation_{index}" if size > 1 else "observation"
+    (first, second) = spec.names("observations")
+    return ValueSurface((first, second), low, high, evaluation.values(points).reshape(_SIDE, _SIDE))
 
 
 def _answer(report: EvaluationReport) -> Section:

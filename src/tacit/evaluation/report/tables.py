@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.columns import dimensions
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Policies
 from tacit.evaluation.dynamics import Dynamics, dynamics
-from tacit.evaluation.fidelity import ceiling, correlations, fidelity, flatten, independent_columns, uniform_table
+from tacit.evaluation.fidelity import (
+    FIELDS,
+    ceiling,
+    correlations,
+    fidelity,
+    flatten,
+    independent_columns,
+    uniform_table,
+)
 from tacit.evaluation.neighbours import nearest_records
 from tacit.evaluation.one_run import OneRun, most_that_can_be_found
 from tacit.evaluation.report.charts import Axis, Kind
@@ -64,6 +73,8 @@ MAZE_COLUMNS = (
 
 _POINTS = 2_500
 _LEVELS = np.linspace(0.0, 1.0, 101)
+_BINS = 40
+"""Of a column's histogram."""
 _FEWEST = 16
 """Rows of each table that make a picture."""
 SYNTHETIC, PROTECTED = "Synthetic trajectories", "Protected trajectories"
@@ -90,15 +101,16 @@ def sections(
         reference: simulated rows to compare with, or None (private records are never compared with).
         seed: of the controls and of the split for the ceiling.
         rivals: (label, table) of other synthesizers.
-        names: (name, unit) of each scalar column; None makes them from the fields' names.
+        names: (name, unit) of each scalar column; None takes those of the spec.
     """
     parts: dict[str, Any] = {
         "marginals": marginals(spec, synthetic, reference, names=names),
-        "correlation": correlation(synthetic, reference, names=names),
+        "correlation": correlation(spec, synthetic, reference, names=names),
     }
     if reference is not None:
         controls = ignorant(spec, reference, len(synthetic["rewards"]), seed)
-        parts |= {"reference": "simulated", "scores": closeness(synthetic, reference, controls, rivals, seed=seed)}
+        scores = closeness(synthetic, reference, controls, rivals, seed=seed, spec=spec)
+        parts |= {"reference": "simulated", "scores": scores}
     return parts
 
 
@@ -121,13 +133,13 @@ def marginals(
         spec: the public bounds.
         synthetic: released rows.
         reference: simulated or public rows to compare with, or None.
-        names: (name, unit) of each column; None makes them from the fields' names.
+        names: (name, unit) of each column; None takes those of the spec.
     """
-    columns = flatten(synthetic)
-    real = None if reference is None else flatten(reference)
+    columns = flatten(synthetic, spec)
+    real = None if reference is None else flatten(reference, spec)
     histograms = []
     for (field, values), (name, unit), (bounds, bins) in zip(
-        columns.items(), names or [(_words(field), "") for field in columns], _bins(spec), strict=True
+        columns.items(), names or _names(spec), _bins(spec), strict=True
     ):
         other = None if real is None else np.asarray(real[field], np.float64)
         histograms.append(histogram(name, unit, bounds, np.asarray(values, np.float64), other, bins=bins))
@@ -135,17 +147,17 @@ def marginals(
 
 
 def correlation(
-    synthetic: Table, reference: Table | None, *, names: Sequence[tuple[str, str]] | None = None
+    spec: PublicSpec, synthetic: Table, reference: Table | None, *, names: Sequence[tuple[str, str]] | None = None
 ) -> Correlation | None:
     """Correlations of the continuous columns, or None where there are fewer than two."""
-    columns = flatten(synthetic)
-    labels = [name for name, _ in names] if names else [_words(field) for field in columns]
+    columns = flatten(synthetic, spec)
+    labels = [name for name, _ in names] if names else list(columns)
     continuous = [i for i, values in enumerate(columns.values()) if values.dtype == np.float32]
     if len(continuous) < 2:
         return None
 
     def matrix(table: Table) -> NDArray[np.float64]:
-        values = list(flatten(table).values())
+        values = list(flatten(table, spec).values())
         return correlations([values[i] for i in continuous])
 
     real = None if reference is None else matrix(reference)
@@ -153,7 +165,7 @@ def correlation(
 
 
 def closeness(
-    synthetic: Table, reference: Table, controls: Named, rivals: Named = (), *, seed: int
+    synthetic: Table, reference: Table, controls: Named, rivals: Named = (), *, seed: int, spec: PublicSpec
 ) -> tuple[Score, ...]:
     """Marginal and Correlation of the synthetic table and of others, with the real-vs-real ceiling.
 
@@ -161,6 +173,7 @@ def closeness(
         synthetic, reference: the tables; the reference must be simulated or public.
         controls, rivals: (label, table) each.
         seed: of the split for the ceiling.
+        spec: the public bounds.
     """
     words = {
         "marginal": ("Marginal", "each column on its own: mean of 1 - KS distance; 1 is equal"),
@@ -169,8 +182,8 @@ def closeness(
             "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal",
         ),
     }
-    best = ceiling(reference, seed=seed)
-    return _scores(words, lambda table: fidelity(reference, table), synthetic, controls, rivals, best)
+    best = ceiling(reference, seed=seed, spec=spec)
+    return _scores(words, lambda table: fidelity(reference, table, spec=spec), synthetic, controls, rivals, best)
 
 
 def physics(layout: Layout, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
@@ -304,20 +317,27 @@ def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed:
     return Map(layout.cells, CELL_ORIGIN, goal, tuple(points))
 
 
-def _words(field: str) -> str:
-    """A column as files call it (`tacit.data.sources.files.Fields`): observation_0, action, reward."""
-    name, _, index = field.partition("[")
-    stem = name.removesuffix("s")
-    return f"{stem}_{index[:-1]}" if index else stem
+def _names(spec: PublicSpec) -> list[tuple[str, str]]:
+    """Name and unit of each scalar column; a category's labels, in their order, stand in the place of a unit."""
+    named: list[tuple[str, str]] = []
+    for field in FIELDS:
+        names, columns = spec.names(field), spec.spaces[field].columns
+        units = [", ".join(part.labels) for part in dimensions(columns)] if columns else [""] * len(names)
+        named += zip(names, units, strict=True)
+    return named
 
 
 def _bins(spec: PublicSpec) -> list[tuple[tuple[float, float], int]]:
+    """Ends and number of the bins of each scalar column."""
     bins: list[tuple[tuple[float, float], int]] = []
-    for space in (spec.observation, spec.action, spec.reward, spec.observation):
-        if isinstance(space, Box):
-            bins += [(bounds, 40) for bounds in zip(space.low, space.high, strict=True)]
-        else:
-            bins.append(((-0.5, space.n - 0.5), min(space.n, 40)))
+    for field in FIELDS:
+        space = spec.spaces[field]
+        if isinstance(space, Discrete):
+            bins.append(((-0.5, space.n - 0.5), min(space.n, _BINS)))
+            continue
+        for low, high, whole in zip(space.low, space.high, space.whole, strict=True):
+            few = whole and high - low < _BINS
+            bins.append(((low - 0.5, high + 0.5), round(high - low) + 1) if few else ((low, high), _BINS))
     return bins
 
 
@@ -359,16 +379,17 @@ def nearest(synthetic: Table, train: Table, holdout: Table, *, seed: int) -> Nea
     return Nearest(to_train, to_holdout, share, records.copies, len(records.to_train), "in standard deviations")
 
 
-def curators(synthetic: Table, real: Table, holdout: Table | None, *, seed: int) -> dict[str, float]:
+def curators(spec: PublicSpec, synthetic: Table, real: Table, holdout: Table | None, *, seed: int) -> dict[str, float]:
     """Figures for the curator: likeness of the columns, and the share of rows nearer to a record than to another.
 
     Args:
+        spec: the public bounds.
         synthetic: released rows.
         real: the records, as they are behind `vault.nonprivate`.
         holdout: records that nothing was learned from.
         seed: of the choice of rows.
     """
-    close = fidelity(real, synthetic)
+    close = fidelity(real, synthetic, spec=spec)
     figures = {"marginal": close.marginal, "correlation": close.correlation}
     if holdout is not None:
         low, high = nearest(synthetic, real, holdout, seed=seed).nearer[1:]

@@ -90,7 +90,7 @@ class DoublyRobustScore:
         q = np.take_along_axis(state.over("q", log.observations, shape), chosen, axis=2)[..., 0]
         goes_on = ~log.terminations & (log.step < self.problem.horizon - 1)
         after = goes_on * state.over("v", log.next_observations, shape)
-        corrections = gamma**log.step * scores.weights(log) * (log.rewards + gamma * after - q)
+        corrections = log.discount(gamma) * scores.weights(log) * (log.rewards + gamma * after - q)
         starts = log.alive & (log.step == 0)
         each = corrections * log.alive + starts * state.over("v", log.observations, shape)
         return np.asarray((each.sum(axis=1) / log.episodes - state.centre) / self.width)

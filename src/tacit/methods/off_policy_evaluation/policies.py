@@ -86,9 +86,13 @@ class Tabular:
 
     def probabilities(self, observations: np.ndarray) -> Float64:
         """The states' rows."""
-        states = np.asarray(observations).astype(np.int64)
-        result = self.table[np.minimum(states, len(self.table) - 1)]
-        return np.where((states < len(self.table))[:, None], result, 1 / self.actions)
+        return self.chosen(np.asarray(observations)[:, None], np.arange(self.actions))
+
+    def chosen(self, observations: np.ndarray, actions: np.ndarray) -> Float64:
+        """The probability of one action in each state; states and actions of shapes that broadcast."""
+        states = observations.astype(np.int64, copy=False)
+        known = np.append(self.table, np.full(self.actions, 1 / self.actions))
+        return np.asarray(known.take(np.minimum(states, len(self.table)) * self.actions + actions))
 
 
 @dataclass(frozen=True, eq=False)

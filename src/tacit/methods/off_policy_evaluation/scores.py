@@ -258,33 +258,33 @@ def limits(problem: Problem, spec: PublicSpec) -> tuple[float, float]:
 
 def returns(log: Logged, gamma: float) -> np.ndarray:
     """Each unit's discounted return, the mean over its episodes, [U]."""
-    return np.asarray((gamma**log.step * log.rewards).sum(axis=1) / log.episodes)
+    return np.asarray((log.discount(gamma) * log.rewards).sum(axis=1) / log.episodes)
 
 
 def weights(log: Logged) -> np.ndarray:
     """w_t, the product of the ratios from the episode's start to each step, [U, L]; capped to 1e15."""
-    units, rows = log.ratio.shape
-    result, weight = np.empty((units, rows)), np.ones(units)
-    for t in range(rows):
-        weight = np.minimum(np.where(log.starts[:, t], 1.0, weight) * log.ratio[:, t], LARGEST_WEIGHT)
-        result[:, t] = weight
-    return np.asarray(result * log.alive)
+    result, continues = log.ratio.T.copy(), np.logical_not(log.starts.T, order="C")
+    for t, weight in enumerate(result):
+        if t:
+            np.multiply(weight, result[t - 1], out=weight, where=continues[t])
+        np.minimum(weight, LARGEST_WEIGHT, out=weight)
+    return np.asarray(result.T * log.alive)
 
 
 def nonnegative(log: Logged, problem: Problem, spec: PublicSpec) -> tuple[np.ndarray, np.ndarray]:
     """(X_low, X_high) of the module's text, each the mean over a unit's episodes, [U] and >= 0."""
-    weight = weights(log)
-    discounted = problem.gamma**log.step * weight
-    after = weight * log.terminations * _rest(log, problem)
+    discounted = log.discount(problem.gamma)
+    discounted *= weights(log)
+    units, ends = np.nonzero(log.terminations)
+    after = discounted[units, ends] * _rest(log.step[units, ends], problem)
+    total = discounted.sum(axis=1) + np.bincount(units, after, minlength=len(discounted))
+    rewards = np.einsum("ul,ul->u", discounted, log.rewards)
     least, most = extremes(spec)
-
-    def mean(gain: np.ndarray, absorbed: float) -> np.ndarray:
-        return np.asarray((discounted * np.maximum(gain, 0) + after * absorbed).sum(axis=1) / log.episodes)
-
-    return mean(log.rewards - least, -least), mean(most - log.rewards, most)
+    low, high = rewards - least * total, most * total - rewards
+    return np.maximum(low, 0) / log.episodes, np.maximum(high, 0) / log.episodes
 
 
-def _rest(log: Logged, problem: Problem) -> np.ndarray:
-    """sum of gamma^k over the steps k after each row's and before the horizon, [U, L]."""
+def _rest(step: np.ndarray, problem: Problem) -> np.ndarray:
+    """sum of gamma^(k - t) over the steps k after each t of `step` and before the horizon."""
     lengths = np.concatenate([[0.0], np.cumsum(problem.gamma ** np.arange(problem.horizon))])
-    return np.asarray(lengths[-1] - lengths[np.minimum(log.step + 1, problem.horizon)])
+    return np.asarray(problem.gamma * lengths[problem.horizon - 1 - step])

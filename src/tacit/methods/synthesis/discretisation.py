@@ -2,7 +2,7 @@
 
 Columns are cut by what is known without the data, the same public knowledge that the diffusion model's encoder has:
 a Box within its bounds, the change of a Box observation instead of its next value (scaled by `spec.difference`),
-Discrete columns and terminations by their values.
+Discrete columns, categories and terminations by their values.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from tacit.validation import check
 
 Decoding = Literal["uniform", "center"]
 Codes = NDArray[np.int32]
+
+_NEXT = "next_observations"
 
 _INNER = 2.0
 """Differences of so many typical steps on either side share the narrow bins."""
@@ -67,7 +69,7 @@ class Discretisation:
                 "the typical size of a step is not declared",
                 where="Discretisation",
                 expected="spec.difference, one positive number per observation dimension",
-                remedy="declare PublicSpec(difference=...)",
+                remedy="declare the step of every column, or PublicSpec(difference=...)",
             )
         ends = [(edges[0], edges[-1]) for _, _, edges in self._continuous()]
         if self.edges and [(edges[0], edges[-1]) for edges in self.edges] != ends:
@@ -115,13 +117,18 @@ class Discretisation:
         for column, space in spaces.items():
             if isinstance(space, Discrete):
                 axes.append(_values(column, space.n))
-            else:
-                bounds = enumerate(zip(*space.single(), strict=True))
-                axes += [Axis(column, i, self._with_ends(next(cuts), *bound)) for i, bound in bounds]
+                continue
+            for i, (low, high, count) in enumerate(zip(*space.single(), self._counts(space), strict=True)):
+                axes.append(
+                    _values(column, count, i, first=round(float(low)))
+                    if count
+                    else Axis(column, i, self._with_ends(next(cuts), low, high))
+                )
         if isinstance(spec.observation, Box):
-            axes += [Axis(DIFFERENCES, i, next(cuts)) for i in range(spec.observation.size)]
+            for i, count in enumerate(spec.observation.categories):
+                axes.append(_values(_NEXT, count, i) if count else Axis(DIFFERENCES, i, next(cuts)))
         else:
-            axes.append(_values("next_observations", spec.observation.n))
+            axes.append(_values(_NEXT, spec.observation.n))
         return (*axes, *([_values("terminations", 2)] if spec.terminals else []))
 
     def _continuous(self) -> list[tuple[str, int, tuple[float, ...]]]:
@@ -129,14 +136,23 @@ class Discretisation:
         spec, columns = self.spec, []
         for column, space in (("observations", spec.observation), ("actions", spec.action), ("rewards", spec.reward)):
             if isinstance(space, Box):
-                for i, (low, high) in enumerate(zip(space.low, space.high, strict=True)):
-                    columns.append((column, i, tuple(np.linspace(low, high, self.bins + 1).tolist())))
+                for i, (low, high, count) in enumerate(zip(space.low, space.high, self._counts(space), strict=True)):
+                    if not count:
+                        columns.append((column, i, tuple(np.linspace(low, high, self.bins + 1).tolist())))
         if isinstance(spec.observation, Box):
             assert spec.difference is not None
             extents = np.subtract(spec.observation.high, spec.observation.low).tolist()
-            for i, (step, extent) in enumerate(zip(spec.difference, extents, strict=True)):
-                columns.append((DIFFERENCES, i, _widening(step, extent, self.bins)))
+            moves = zip(spec.observation.categories, spec.difference, extents, strict=True)
+            for i, (count, step, extent) in enumerate(moves):
+                if not count:
+                    columns.append((DIFFERENCES, i, _widening(step, extent, self.bins)))
         return columns
+
+    def _counts(self, space: Box) -> list[int]:
+        """For each dimension how many whole numbers it takes; 0 where they are more than bins, or no whole numbers."""
+        dimensions = zip(space.low, space.high, space.whole, space.categories, strict=True)
+        counts = [(round(high - low) + 1 if whole else 0, labels) for low, high, whole, labels in dimensions]
+        return [count if count <= self.bins or labels else 0 for count, labels in counts]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -146,14 +162,14 @@ class Discretisation:
     def decode(self, codes: Codes, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         """Cells [T, A] as columns of raw units inside the public bounds: those of a table, and `truncations`."""
         spec, rows = self.spec, len(codes)
-        parts: dict[str, list[NDArray[Any]]] = {}
+        parts: dict[str, dict[int, NDArray[Any]]] = {}
         for axis, cell in zip(self.axes, codes.T, strict=True):
-            parts.setdefault(axis.column, []).append(self._numbers(axis, cell, rng))
-        numbers = {name: np.stack(columns, axis=1) for name, columns in parts.items()}
+            parts.setdefault(axis.column, {})[axis.index] = self._numbers(axis, cell, rng)
+        changes = parts.pop(DIFFERENCES, {})
+        numbers = {name: np.stack(list(columns.values()), axis=1) for name, columns in parts.items() if name != _NEXT}
         observations = _within(numbers["observations"], spec.observation)
-        following = numbers.get("next_observations")
-        if following is None:
-            following = observations + numbers[DIFFERENCES]
+        reached = {i: observations[:, i] + change for i, change in changes.items()} | parts.get(_NEXT, {})
+        following = np.stack([reached[i] for i in sorted(reached)], axis=1)
         return {
             "observations": observations,
             "actions": _within(numbers["actions"], spec.action),
@@ -210,19 +226,20 @@ def _adapted(values: NDArray[np.float64], even: NDArray[np.float64]) -> tuple[fl
     return (float(even[0]), *(edge for edge in inner.tolist() if even[0] < edge < even[-1]), float(even[-1]))
 
 
-def _values(column: str, count: int) -> Axis:
-    return Axis(column, 0, tuple((np.arange(count + 1) - 0.5).tolist()))
+def _values(column: str, count: int, index: int = 0, *, first: int = 0) -> Axis:
+    return Axis(column, index, tuple((first + np.arange(count + 1) - 0.5).tolist()))
 
 
 def _whole(axis: Axis) -> bool:
-    """Whether the axis is cut into the whole numbers 0, 1, ... as `_values` does."""
-    return axis.edges == tuple(i - 0.5 for i in range(len(axis.edges)))
+    """Whether the axis is cut into whole numbers, as `_values` does."""
+    return axis.edges[0] % 1 == 0.5 and axis.edges == tuple(axis.edges[0] + i for i in range(len(axis.edges)))
 
 
 def _within(values: NDArray[Any], space: Box | Discrete) -> NDArray[Any]:
     if isinstance(space, Discrete):
         return values[:, 0].astype(np.int64)
     low, high = space.single()
+    values = np.where(space.whole, np.rint(values), values) if any(space.whole) else values
     return np.asarray(np.clip(values, low, high), np.float32)
 
 

@@ -7,12 +7,14 @@ One row becomes `[observation, action, reward, next, terminal]`:
   lost in the noise of the whole range (it is 80 % wrong on Maze2D at epsilon 10; as a difference, 3 %);
 - a reward may be bent by public rows (`Encoder.from_public`) so that it is spread like a normal variable: a reward such
   as exp(-distance) is a needle at zero between its bounds, which no few noisy steps resolve;
-- Discrete fields are one-hot, written as -1 and +1;
+- Discrete fields, and the categories among the columns of a Box, are one-hot, written as -1 and +1; the next
+  observation's categories are what they are, not differences;
 - values on a bound (a clipped action) are an atom that no smooth density fits: they are spread outwards by a
   half-normal of 0.3 standard units, and clipped back when decoded;
 - terminations stay 0/1 and are cut at 0.5; the field is absent when the data has none;
 - a number that takes few values, such as a flag, a count or a reward by the tenth, is decoded to the nearest of them
-  (`atoms`): else no histogram of it would agree with that of real rows.
+  (`atoms`): else no histogram of it would agree with that of real rows. Columns that are declared to be whole
+  numbers are rounded.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ from scipy.special import ndtr
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.errors import DataError
 
 SPREAD = 0.3
@@ -98,7 +100,7 @@ class Encoder:
                 "the typical size of a step is not declared",
                 where="Encoder.from_bounds",
                 expected="spec.difference, one positive number per observation dimension",
-                remedy="declare PublicSpec(difference=...) or pass public rows to Encoder.from_public",
+                remedy="declare the step of every column, PublicSpec(difference=...), or use Encoder.from_public",
             )
         return cls._from_blocks(spec, _uniform(spec.observation), _difference(spec))
 
@@ -125,7 +127,8 @@ class Encoder:
         change = np.asarray(columns["next_observations"], np.float64) - np.asarray(columns["observations"], np.float64)
         extent = np.subtract(spec.observation.high, spec.observation.low)
         spread = np.maximum(change.std(0), _LEAST_SCALE * extent)
-        return cls._from_blocks(spec, _uniform(spec.observation), ([0.0] * len(extent), spread.tolist()))
+        declared = dataclasses.replace(spec, difference=tuple(spread.tolist()))
+        return cls._from_blocks(spec, _uniform(spec.observation), _difference(declared))
 
     @classmethod
     def _from_blocks(cls, spec: PublicSpec, observation: _Constants, following: _Constants) -> Encoder:
@@ -139,7 +142,7 @@ class Encoder:
     def size(self) -> int:
         """Width D of an encoded row."""
         spec = self.spec
-        return 2 * spec.observation.size + spec.action.size + 1 + int(spec.terminals)
+        return 2 * spec.observation.width + spec.action.width + 1 + int(spec.terminals)
 
     @property
     def _numbers(self) -> int:
@@ -152,15 +155,18 @@ class Encoder:
         return sum(space.size for space in self._bounded)
 
     @property
+    def _fields(self) -> tuple[tuple[str, Space], ...]:
+        spec = self.spec
+        return ("observations", spec.observation), ("actions", spec.action), ("rewards", spec.reward)
+
+    @property
     def _bounded(self) -> list[Box]:
-        return [
-            space for space in (self.spec.observation, self.spec.action, self.spec.reward) if isinstance(space, Box)
-        ]
+        return [space for _, space in self._fields if isinstance(space, Box)]
 
     @property
     def _sizes(self) -> list[int]:
         spec = self.spec
-        sizes = [spec.observation.size, spec.action.size, 1, spec.observation.size]
+        sizes = [spec.observation.width, spec.action.width, 1, spec.observation.width]
         return [*sizes, 1] if spec.terminals else sizes
 
     def encode(self, rows: Mapping[str, Tensor], spread: Tensor) -> Tensor:
@@ -177,21 +183,21 @@ class Encoder:
         """
         spec = self.spec
         observations, following = rows["observations"], rows["next_observations"]
-        parts = [
-            _numbers(observations, spec.observation),
-            _numbers(rows["actions"], spec.action),
-            rows["rewards"].to(torch.float32)[..., None],
-        ]
+        parts: list[Tensor] = []
         offset = 0
-        for index, space in enumerate((spec.observation, spec.action, spec.reward)):
+        for index, (name, space) in enumerate(self._fields):
+            values = rows[name][..., None] if name == "rewards" else rows[name]
             if isinstance(space, Box):
-                outwards = self._outwards(parts[index], space, spread[..., offset : offset + space.size].abs(), index)
-                parts[index] = (self._bent(parts[index]) if index == 2 else parts[index]) + outwards
+                numbers = values.to(torch.float32)
+                outwards = self._outwards(numbers, space, spread[..., offset : offset + space.size].abs(), index)
+                values = (self._bent(numbers) if index == 2 else numbers) + outwards
                 offset += space.size
+            parts.append(_numbers(values, space))
         if isinstance(spec.observation, Box):
-            parts.append(following.to(torch.float32) - observations.to(torch.float32))
-        else:
-            parts.append(_numbers(following, spec.observation))
+            following = following.to(torch.float32) - observations.to(torch.float32) * _summed(
+                spec.observation, parts[0]
+            )
+        parts.append(_numbers(following, spec.observation))
         if spec.terminals:
             parts.append(rows["terminations"].to(torch.float32)[..., None])
         flat = torch.cat(parts, dim=-1)
@@ -214,10 +220,10 @@ class Encoder:
 
     def _outwards(self, values: Tensor, space: Box, size: Tensor, index: int) -> Tensor:
         start = sum(self._sizes[:index])
-        scale = values.new_tensor(self.scale[start : start + space.size])
+        scale = values.new_tensor([self.scale[start + place] for place in _places(space)])
         low, high = (torch.from_numpy(bound).to(values.device) for bound in space.single())
         side = (values >= high).to(values.dtype) - (values <= low).to(values.dtype)
-        return side * size * (SPREAD * scale)
+        return side * _summed(space, values) * size * (SPREAD * scale)
 
     def decode(self, encoded: Tensor) -> dict[str, Tensor]:
         """Vectors [..., D] to raw rows inside the public bounds, keys and shapes as in `encode`.
@@ -229,12 +235,14 @@ class Encoder:
         raw = encoded * encoded.new_tensor(self.scale) + encoded.new_tensor(self.center)
         parts = torch.split(raw, self._sizes, dim=-1)
         observations = self._settled(_values(parts[0], spec.observation), self.atoms[:-1])
-        following = parts[3] + observations if isinstance(spec.observation, Box) else parts[3]
+        following = codes(parts[3], spec.observation)
+        if isinstance(spec.observation, Box):
+            following = following + observations * _summed(spec.observation, following)
         return {
             "observations": observations,
             "actions": _values(parts[1], spec.action),
             "rewards": self._settled(_values(self._straightened(parts[2]), spec.reward), self.atoms[-1:])[..., 0],
-            "next_observations": self._settled(_values(following, spec.observation), self.atoms[:-1]),
+            "next_observations": self._settled(_within(following, spec.observation), self.atoms[:-1]),
             "terminations": parts[4][..., 0] > 0.5
             if spec.terminals
             else torch.zeros(encoded.shape[:-1], dtype=torch.bool, device=encoded.device),
@@ -277,19 +285,28 @@ class Encoder:
 _Constants = tuple[list[float], list[float]]
 
 
-def _uniform(space: Box | Discrete) -> _Constants:
-    """Constants that give a uniform value mean 0 and deviation 1 (Box), or write one-hot as -1, +1 (Discrete)."""
+def _uniform(space: Space) -> _Constants:
+    """Constants that give a uniform number mean 0 and deviation 1, and write one-hot as -1, +1."""
     if isinstance(space, Discrete):
         return [0.5] * space.n, [0.5] * space.n
     low, high = np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
-    return ((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist()
+    return _one_hot_too(space, ((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist())
 
 
 def _difference(spec: PublicSpec) -> _Constants:
     if isinstance(spec.observation, Discrete):
         return _uniform(spec.observation)
     assert spec.difference is not None
-    return [0.0] * spec.observation.size, list(spec.difference)
+    return _one_hot_too(spec.observation, [0.0] * spec.observation.size, list(spec.difference))
+
+
+def _one_hot_too(space: Box, center: list[float], scale: list[float]) -> _Constants:
+    """Constants of the dimensions, with those of one-hot in the place of a category's."""
+    counts = space.categories
+    return tuple(  # type: ignore[return-value]
+        [x for x, count in zip(constants, counts, strict=True) for x in ([0.5] * count or [x])]
+        for constants in (center, scale)
+    )
 
 
 def _rising(values: tuple[float, ...]) -> bool:
@@ -304,14 +321,66 @@ def _interpolated(values: Tensor, xs: tuple[float, ...], ys: tuple[float, ...]) 
     return y[left] + (values - x[left]) * ((y[1:] - y[:-1]) / (x[1:] - x[:-1]))[left]
 
 
-def _numbers(values: Tensor, space: Box | Discrete) -> Tensor:
+def groups(space: Space) -> tuple[tuple[int, int], ...]:
+    """How a space is encoded: runs of columns, (width, labels). Neighbouring numbers share one, without labels."""
+    if isinstance(space, Discrete):
+        return ((space.n, space.n),)
+    runs: list[tuple[int, int]] = []
+    for labels, run in groupby(space.categories):
+        members = len(list(run))
+        runs += [(labels, labels)] * members if labels else [(members, 0)]
+    return tuple(runs)
+
+
+def summed(space: Space) -> tuple[bool, ...]:
+    """For each encoded column of an observation whether a step adds to it; a category is set instead."""
+    return tuple(not labels for width, labels in groups(space) for _ in range(width))
+
+
+def _places(space: Box) -> list[int]:
+    """The first encoded column of each dimension."""
+    return [0, *np.cumsum([count or 1 for count in space.categories]).tolist()[:-1]]
+
+
+def _summed(space: Box, like: Tensor) -> Tensor:
+    """1 for each dimension that is a number, 0 for a category."""
+    return like.new_tensor([float(not count) for count in space.categories])
+
+
+def _numbers(values: Tensor, space: Space) -> Tensor:
+    """Raw values to columns, with categories one-hot."""
     if isinstance(space, Discrete):
         return one_hot(values.to(torch.int64), space.n).to(torch.float32)
-    return values.to(torch.float32)
+    numbers = values.to(torch.float32)
+    if not any(space.categories):
+        return numbers
+    columns = zip(numbers.unbind(-1), space.categories, strict=True)
+    return torch.cat(
+        [one_hot(part.to(torch.int64), count).float() if count else part[..., None] for part, count in columns], dim=-1
+    )
 
 
-def _values(part: Tensor, space: Box | Discrete) -> Tensor:
+def codes(part: Tensor, space: Space) -> Tensor:
+    """Columns to raw values, a category's the largest of its scores; the bounds are not looked at."""
     if isinstance(space, Discrete):
         return part.argmax(dim=-1)
-    low, high = (torch.from_numpy(bound).to(part.device) for bound in space.single())
-    return part.clamp(low, high)
+    if not any(space.categories):
+        return part
+    columns = zip(torch.split(part, [count or 1 for count in space.categories], dim=-1), space.categories, strict=True)
+    return torch.cat(
+        [scores.argmax(dim=-1, keepdim=True).to(part.dtype) if count else scores for scores, count in columns], dim=-1
+    )
+
+
+def _within(values: Tensor, space: Space) -> Tensor:
+    """Raw values inside the public bounds, whole where the columns are."""
+    if isinstance(space, Discrete):
+        return values
+    low, high = (torch.from_numpy(bound).to(values.device) for bound in space.single())
+    if any(space.whole):
+        values = torch.where(torch.tensor(space.whole, device=values.device), values.round(), values)
+    return values.clamp(low, high)
+
+
+def _values(part: Tensor, space: Space) -> Tensor:
+    return _within(codes(part, space), space)

@@ -5,6 +5,7 @@ Accountants, and SciPy with them, are imported where a certificate is built or v
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import platform
@@ -317,6 +318,7 @@ def _edited(field: str, what: str) -> CertificateError:
     )
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)

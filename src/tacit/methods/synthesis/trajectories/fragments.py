@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.data.spec import Box
-from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.encoding import Encoder, summed
 
 CLOCK = 3
 """Octaves of the step number's sines and cosines."""
@@ -78,18 +78,18 @@ class FragmentEncoder:
     @property
     def state_size(self) -> int:
         """d, the width of an encoded observation."""
-        return self.encoder.spec.observation.size
+        return self.encoder.spec.observation.width
 
     @property
     def step_size(self) -> int:
         """S, the width of an encoded step: action, reward, what leads to the next observation."""
         spec = self.encoder.spec
-        return spec.action.size + 1 + spec.observation.size
+        return spec.action.width + 1 + spec.observation.width
 
     @property
     def step_sizes(self) -> tuple[int, int, int]:
         """Widths of action, reward and what leads to the next observation."""
-        return self.encoder.spec.action.size, 1, self.state_size
+        return self.encoder.spec.action.width, 1, self.state_size
 
     @property
     def condition_size(self) -> int:
@@ -155,7 +155,9 @@ class FragmentEncoder:
         if isinstance(self.encoder.spec.observation, Box):
             scale, size = moves.new_tensor(self.encoder.scale), self.state_size
             ratio = scale[self.step_size : self.step_size + size] / scale[:size]
-            return torch.cat([first[:, None], first[:, None] + (moves * ratio).cumsum(dim=1)], dim=1)
+            reached = first[:, None] + (moves * ratio).cumsum(dim=1)
+            adds = torch.tensor(summed(self.encoder.spec.observation), device=moves.device)
+            return torch.cat([first[:, None], torch.where(adds, reached, moves)], dim=1)
         return torch.cat([first[:, None], moves], dim=1)
 
     def decode(self, first: Tensor, steps: Tensor) -> tuple[dict[str, Tensor], Tensor]:

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from tacit.methods.synthesis.encoding import Encoder
+from tacit.data.spec import Box
+from tacit.methods.synthesis.encoding import Encoder, codes
 from tacit.methods.synthesis.raking import Floats, Raking, Table, simplex
 
 MOST = 4.0
@@ -103,8 +104,10 @@ class LocalContext:
         Beyond the outer bins there is nobody: what is seen of them is 0.
         """
         encoder = self.encoder
-        d = encoder.spec.observation.size
+        d = encoder.spec.observation.width
         raw = places * places.new_tensor(encoder.scale[:d]) + places.new_tensor(encoder.center[:d])
+        if isinstance(encoder.spec.observation, Box):
+            raw = codes(raw, encoder.spec.observation)
         raw, corners, features, begin = raw.flatten(0, -2), dict[Table, tuple[Tensor, Tensor]](), list[Tensor](), 0
         for i in self.chosen:
             table = self.raking.tables[i]

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from tacit.data.spec import Discrete
 from tacit.methods.synthesis.diffusion import Denoiser, chains, draw, normals, preconditioning, row_losses
-from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.encoding import Encoder, groups
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
 from tacit.methods.synthesis.trajectories.networks import FragmentNetwork, StartNetwork
@@ -91,8 +90,7 @@ class RowByRow(nn.Module):
         self.codec, self.mixture = codec, plan.mixture
         spec = codec.encoder.spec
         spaces = (spec.action, spec.reward, spec.observation)
-        kinds = [space.n if isinstance(space, Discrete) else 0 for space in spaces]
-        self.fields = tuple(zip(codec.step_sizes, kinds, strict=True))
+        self.fields = tuple(group for space in spaces for group in groups(space))
         each = 1 + sum(size if kind else 2 * size for size, kind in self.fields)
         self.network = FragmentNetwork(plan, codec, plan.mixture * each)
 
@@ -108,9 +106,8 @@ class RowByRow(nn.Module):
         """Minus the log-density of each row over the S columns, [B, H], for `clean` [B, H, S]; no noise has a part."""
         law = self._law(condition, clean)
         total, start = law[..., 0].log_softmax(-1), 1
-        for (size, kind), part in zip(
-            self.fields, torch.split(clean, list(self.codec.step_sizes), dim=-1), strict=True
-        ):
+        parts = torch.split(clean, [size for size, _ in self.fields], dim=-1)
+        for (size, kind), part in zip(self.fields, parts, strict=True):
             part = part[..., None, :]
             if kind:
                 scores = law[..., start : start + size].log_softmax(-1)
@@ -251,7 +248,7 @@ class StartLoss:
     def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
         """One loss a unit, [U], of its first rows [U, R, ...] where `starts` [U, R] is True."""
         assert isinstance(model, Denoiser)
-        size = self.encoder.spec.observation.size
+        size = self.encoder.spec.observation.width
         clean = self.encoder.encode(rows, rows["spread"])[..., :size]
         losses = row_losses(model, clean, rows["sigma"], rows["noise"][..., :size])
         return (losses * _shares(rows["starts"] & rows["mask"])).sum(1)

@@ -281,7 +281,7 @@ class StartNetwork(ResidualMLP):
     """A residual MLP of first observations that is shown what is around them."""
 
     def __init__(self, plan: TrajectoriesPlan, encoder: Encoder) -> None:
-        around, observed = Around(plan, encoder), encoder.spec.observation.size
+        around, observed = Around(plan, encoder), encoder.spec.observation.width
         sizes = {"width": plan.start_width, "depth": plan.start_depth, "embedding": plan.start_width}
         super().__init__(observed + around.size, harmonics=2, **sizes)
         self.observed, self.around = observed, around

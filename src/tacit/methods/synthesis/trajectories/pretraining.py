@@ -151,7 +151,7 @@ def pretrain(
     else:
         worlds = _worlds(public)
         spaces = {
-            (spec.observation.size, spec.action.size) for spec in (encoder.spec, *(world.spec for world in worlds))
+            (spec.observation.width, spec.action.width) for spec in (encoder.spec, *(world.spec for world in worlds))
         }
         if len(spaces) != 1:
             raise _bad("the public trajectories have other shapes than the private data", "one set of columns for both")
