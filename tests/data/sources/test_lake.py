@@ -70,7 +70,8 @@ def test_partitions_are_columns_of_text_unless_the_file_has_them(tmp_path: Path)
         folder = tmp_path / "lake" / f"ward={ward}" / "site=St.%20Mary"
         folder.mkdir(parents=True)
         as_parquet(part.drop(columns=["ward"]), folder / "part-0.parquet")
-    found = lake.table_of([str(tmp_path / "lake")])
+    for source in (tmp_path / "lake", tmp_path / "lake" / "ward=*"):
+        found = lake.table_of([str(source)])
     assert cells(found, "ward", "site") == {"ward": ["A", "A", "A", "B", "B", "B"], "site": ["St. Mary"] * 6}
     nobody = tmp_path / "lake" / "ward=__HIVE_DEFAULT_PARTITION__" / "site=x"
     nobody.mkdir(parents=True)
@@ -110,6 +111,15 @@ def test_files_that_disagree_are_refused(second: dict[str, Any] | None, what: st
     as_parquet(other, tmp_path / "b.parquet")
     with pytest.raises(DataError, match=what):
         lake.table_of([str(tmp_path)])
+
+
+def test_a_link_out_of_the_folder_is_refused_and_one_by_name_is_read(tmp_path: Path) -> None:
+    as_csv(table(), tmp_path / "a.csv")
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "b.csv").symlink_to(tmp_path / "a.csv")
+    with pytest.raises(FileError, match="a link leads out of the folder"):
+        lake.table_of([str(tmp_path / "lake")])
+    assert len(cells(lake.table_of([str(tmp_path / "lake" / "b.csv")]), "drug")["drug"]) == 6
 
 
 def test_what_is_no_table_is_refused_without_a_word_of_it(tmp_path: Path) -> None:

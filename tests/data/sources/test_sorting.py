@@ -198,6 +198,11 @@ BAD: list[tuple[str, Any, dict[str, Any], str]] = [
     ("rows of their own", {}, {"unit": ":transition"}, "the order of an episode's rows is not defined"),
     ("nobody", {}, {"where": "pulse > 500"}, "there are no records"),
     ("two names", {"Pulse": CANARY}, {}, "two columns have names that differ in their case alone"),
+    ("a flag", {"truncation": [0, 1, 2, 0, 0, 0]}, {}, "truncations is not boolean"),
+    ("no flag", {"truncation": ["no", "True", "0", "0", "1", CANARY]}, {}, "truncations is not boolean"),
+    ("lists", {"pulse": [[60.0]] * 6}, {"reward": "-0.5"}, "neither numbers nor texts|a cell that is not a number"),
+    ("an interval", {}, {"reward": "to_days(1)"}, "rewards has a column or an expression that gives neither numbers"),
+    ("a date", {}, {"time": "drug"}, "neither a number nor a time"),
     ("mixing", {"note": CANARY}, {"reward": "avg(pulse) OVER ()"}, "is not partitioned by the unit"),
 ]
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from tacit.data.sources import tables
 from tacit.data.store import CHUNK
 from tacit.errors import DataError, FileError, TacitError
-from tacit.plain_files import plain
+from tacit.plain_files import inside, plain
 
 T = TypeVar("T")
 SUFFIXES: Mapping[str, str] = {
@@ -72,14 +72,10 @@ def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
     """
     found: list[tuple[Path, dict[str, str]]] = []
     for source in sources:
-        path = Path(source)
-        if path.is_dir():
-            inner = (part for part in sorted(path.rglob("*")) if kind_of(part) and _shown(part.relative_to(path)))
-            files = [(file, _partition(file.relative_to(path))) for file in inner]
-        elif plain(path) or not glob.has_magic(source):
-            files = [(path, _partition(path))]
-        else:
-            files = [(file, _partition(file)) for file in map(Path, sorted(glob.glob(source, recursive=True)))]
+        matches = (
+            [source] if os.path.exists(source) or not glob.has_magic(source) else glob.glob(source, recursive=True)
+        )
+        files = [file for match in sorted(matches) for file in _inside(Path(match))]
         if not files:
             raise FileError(
                 "no file is there",
@@ -87,11 +83,27 @@ def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
                 expected=f"files that are called {', '.join(SUFFIXES)}",
                 remedy="check the folder, or the pattern",
             )
-        found += files
+        found += [(file, _partition(file)) for file in files]
     real = [os.path.realpath(file) for file, _ in found]
     if len(set(real)) != len(real):
         raise FileError("a file is there twice", where="sources", expected="each once", remedy="correct the list")
     return found
+
+
+def _inside(path: Path) -> list[Path]:
+    """The files in a folder and below it, or the file itself.
+
+    Raises:
+        FileError: a link leads out of the folder.
+    """
+    if not path.is_dir():
+        return [path]
+    names = [file.relative_to(path) for file in sorted(path.rglob("*")) if kind_of(file) and not file.is_dir()]
+    shown = [name for name in names if not any(part.startswith((".", "_")) for part in name.parts)]
+    if not all(inside(path, str(name)) for name in shown):
+        remedy = "put the file itself there, or name it"
+        raise FileError("a link leads out of the folder", where=str(path), expected="plain files", remedy=remedy)
+    return [path / name for name in shown]
 
 
 def kind_of(path: Path) -> str | None:
@@ -273,10 +285,6 @@ def _texts(names: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
     import pyarrow as pa
 
     return dict.fromkeys(names, pa.string())
-
-
-def _shown(path: Path) -> bool:
-    return not any(part.startswith((".", "_")) for part in path.parts)
 
 
 def _partition(path: Path) -> dict[str, str]:

@@ -410,22 +410,36 @@ def _blocks(
         for name in {"unit", "episode", TIME, MOMENT, ZONE} & set(batch.schema.names):
             block[name] = _numpy(batch.column(name))
         for target, pairs in names.items():
-            cells = {name: _numpy(_float(batch.column(name))) for _, name in pairs}
+            cells = {name: _cells(batch.column(name), target, table) for _, name in pairs}
             if declared(spec, target):
                 block[target] = {known: cells[name] for known, name in pairs}
+            elif target in ("terminations", "truncations"):
+                block[target] = _flags(cells[pairs[0][1]], target, table)
             else:
-                read: Callable[[Array], Array] = _flags if target in ("terminations", "truncations") else _plain
-                block[target] = np.stack([read(cells[name]) for _, name in pairs], axis=1)
+                block[target] = np.stack([_plain(cells[name]) for _, name in pairs], axis=1)
         if "terminations" not in block:
             block["terminations"] = np.zeros(batch.num_rows, np.bool_)
         yield block
 
 
-def _float(column: Any) -> Any:
-    """A column, of decimals as floats."""
+def _cells(column: Any, target: str, table: Table) -> Array:
+    """An Arrow column of a field; decimals are floats.
+
+    Raises:
+        DataError: it holds neither numbers nor texts.
+    """
     import pyarrow as pa
 
-    return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+    types, kind = pa.types, column.type
+    simple = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_string, types.is_null)
+    if not any(check(kind) for check in simple):
+        raise DataError(
+            f"{target} has a column or an expression that gives neither numbers nor texts",
+            where=table.name,
+            expected="numbers, texts or truth values",
+            remedy="compute numbers from it, for example with epoch(TIME) or date_diff('day', TIME, OTHER)",
+        )
+    return _numpy(column.cast(pa.float64()) if types.is_decimal(kind) else column)
 
 
 def _numpy(column: Any) -> Array:
@@ -447,9 +461,17 @@ def _plain(cells: Array) -> Array:
     return cells if cells.dtype != object else numbers_of(cells)
 
 
-def _flags(cells: Array) -> Array:
-    if cells.dtype != object:
-        return cells
-    words = {"true": 1.0, "false": 0.0, True: 1.0, False: 0.0}
-    known = [words.get(cell.strip().lower() if isinstance(cell, str) else cell, cell) for cell in cells.tolist()]
-    return numbers_of(np.array([*known, None], dtype=object)[:-1])
+def _flags(cells: Array, target: str, table: Table) -> Array:
+    """Zeros and ones of cells, which may be words.
+
+    Raises:
+        DataError: a cell is none.
+    """
+    if cells.dtype == object:
+        words = {"true": 1.0, "false": 0.0}
+        known = [words.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells.tolist()]
+        cells = numbers_of(np.array([*known, None], dtype=object)[:-1])
+    if ((cells != 0) & (cells != 1)).any():
+        what, remedy = f"{target} is not boolean", "correct the data or leave the row out"
+        raise DataError(what, where=table.name, expected="True, False, 0 or 1", remedy=remedy)
+    return cells

@@ -53,7 +53,7 @@ def with_next(blocks: Iterator[Block], *, drop: bool) -> Iterator[Block]:
     Of a row that ends an episode the next observation is its own. It is truncated, unless it terminates.
 
     Args:
-        blocks: rows with observations and terminations, and perhaps truncations, in order.
+        blocks: rows with observations and terminations, and perhaps truncations (flags of 0 and 1), in order.
         drop: leave out the rows that would be truncated; the row before is truncated instead.
     """
     rows = _with_next(blocks)
@@ -61,11 +61,9 @@ def with_next(blocks: Iterator[Block], *, drop: bool) -> Iterator[Block]:
         yield from rows
         return
     for block, after in followed(rows):
-        cut, left_out = (
-            block["truncations"],
-            joined(block, after) & after["truncations"] & ~_true(block, "terminations"),
-        )
-        kept = picked({**block, "truncations": left_out}, ~cut)
+        cut = block["truncations"]
+        last = joined(block, after) & after["truncations"] & ~_true(block, "terminations")
+        kept = picked({**block, "truncations": last}, ~cut)
         if len(kept["row"]):
             yield kept
 
@@ -125,7 +123,7 @@ def _pairs(first: Any, second: Any, change: Callable[[Array, Array], Array]) -> 
 
 
 def _true(block: Block, name: str) -> Array:
-    """Where a flag is set [n]; an entry that is none is refused later, by `Ingest`."""
+    """Where a flag is set [n]."""
     flags = block.get(name)
     return np.zeros(len(block["row"]), np.bool_) if flags is None else np.asarray(flags.reshape(-1) == 1)
 
