@@ -72,7 +72,7 @@ def test_partitions_are_columns_of_text_unless_the_file_has_them(tmp_path: Path)
         as_parquet(part.drop(columns=["ward"]), folder / "part-0.parquet")
     for source in (tmp_path / "lake", tmp_path / "lake" / "ward=*"):
         found = lake.table_of([str(source)])
-    assert cells(found, "ward", "site") == {"ward": ["A", "A", "A", "B", "B", "B"], "site": ["St. Mary"] * 6}
+        assert cells(found, "ward", "site") == {"ward": ["A", "A", "A", "B", "B", "B"], "site": ["St. Mary"] * 6}
     nobody = tmp_path / "lake" / "ward=__HIVE_DEFAULT_PARTITION__" / "site=x"
     nobody.mkdir(parents=True)
     as_parquet(table().drop(columns=["ward"])[:1], nobody / "part-0.parquet")

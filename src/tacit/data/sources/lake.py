@@ -72,10 +72,9 @@ def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
     """
     found: list[tuple[Path, dict[str, str]]] = []
     for source in sources:
-        matches = (
-            [source] if os.path.exists(source) or not glob.has_magic(source) else glob.glob(source, recursive=True)
-        )
-        files = [file for match in sorted(matches) for file in _inside(Path(match))]
+        exact = os.path.exists(source) or not glob.has_magic(source)
+        matches = [source] if exact else sorted(glob.glob(source, recursive=True))
+        files = [file for match in matches for file in _inside(Path(match))]
         if not files:
             raise FileError(
                 "no file is there",
