@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,10 +21,12 @@ def engine() -> Any:
         yield connection
 
 
-def values(text: str, engine: Any) -> list[Any]:
-    """Of six rows of two units, in the order of the rows."""
+ROWS = (("u", 1, 1, 4), ("u", 2, 2, 5), ("u", 3, 3, 6), ("v", 1, 10, 7), ("v", 2, 20, 8), ("v", 3, 30, None))
+
+
+def values(text: str, engine: Any, rows: Sequence[tuple[Any, ...]] = ROWS) -> list[Any]:
+    """Of the rows of two units, in the order of units and times."""
     expression = checked(text, "--reward", HEADER, "unit", engine)
-    rows = [("u", 1, 1, 4), ("u", 2, 2, 5), ("u", 3, 3, 6), ("v", 1, 10, 7), ("v", 2, 20, 8), ("v", 3, 30, None)]
     cells = ", ".join(f"('{u}', {t}, {a}, {'NULL' if b is None else b}, 7, 8)" for u, t, a, b in rows)
     names = ", ".join(f'"{name}"' for name in HEADER)
     text = expression.sql(HEADER, engine)
@@ -57,6 +60,9 @@ def values(text: str, engine: Any) -> list[Any]:
 )
 def test_one_row_and_one_unit_are_computed_with(text: str, expected: list[Any], engine: Any) -> None:
     assert values(text, engine) == expected
+    other = [("u", 1, 99, 99), ("u", 0, 50, None), ("u", 7, 2, 2), ("u", 8, -5, 2)]
+    for rows in ((*other, *ROWS[3:]), (*ROWS[3:], *other[:1]), ROWS[3:]):
+        assert values(text, engine, rows)[-3:] == expected[-3:]  # whatever the other unit's rows are
 
 
 @pytest.mark.parametrize(

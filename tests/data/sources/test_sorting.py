@@ -226,7 +226,10 @@ def test_bad_rows_are_refused_in_a_sentence_and_nothing_is_kept(
     assert not re.search(r"row \d", str(caught.value))
 
 
-def test_a_source_that_ends_half_way_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error", [DataError("it went away", where="there", expected="rows", remedy="try again"), KeyboardInterrupt("stop")]
+)
+def test_a_source_that_ends_half_way_leaves_nothing(error: BaseException, tmp_path: Path) -> None:
     whole = typed(table())
     seen: list[int] = []
 
@@ -234,10 +237,10 @@ def test_a_source_that_ends_half_way_leaves_nothing(tmp_path: Path) -> None:
         yield next(iter(whole.batches(names)))
         (spill,) = tmp_path.glob(".out.spill-*")
         seen.append(stat.S_IMODE(spill.stat().st_mode))
-        raise DataError("the database went away", where="there", expected="rows", remedy="try again")
+        raise error
 
     broken = lake.Table("there", whole.kinds, batches)
-    with pytest.raises(DataError, match="there: the database went away") as caught:
+    with pytest.raises(type(error), match=str(error)) as caught:
         sorting.read(broken, WANTED, SPEC, store=tmp_path / "out")
     assert seen == [0o700]
     assert list(tmp_path.iterdir()) == []

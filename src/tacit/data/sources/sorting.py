@@ -175,12 +175,12 @@ def _rows(table: Table, used: Sequence[str], query: str, engine: Any) -> Iterato
     import duckdb
     import pyarrow as pa
 
-    failed: list[TacitError] = []
+    failed: list[TacitError | KeyboardInterrupt] = []
 
     def batches() -> Iterator[Any]:
         try:
             yield from table.batches(used)
-        except TacitError as error:  # the engine would make a text of its own of it
+        except (TacitError, KeyboardInterrupt) as error:  # the engine would make a text of its own of it
             failed.append(error)
             raise
 
