@@ -303,7 +303,7 @@ def test_propensities_are_imported_under_their_name(
         (("a.csv",), ("--reward-bounds", "0", "1"), 2, "--reward-bounds has no meaning here"),
         (("one-v0",), ("--episode", "visit"), 2, "--episode has no meaning here"),
         (("a.npz",), ("--propensity", "p", "--spec", "spec.json"), 2, "--propensity has no meaning here"),
-        (("a.csv",), (), 2, "the public bounds are missing"),
+        (("a.csv",), (), 2, "--spec is missing"),
         (("a.csv",), ("--spec", "missing.json"), 6, "missing.json: there is no such file"),
         (("a.csv",), ("--spec", "a.csv"), 6, "a.csv: the file is no JSON"),
         (("a.csv",), ("--spec", "half.json"), 2, "half.json: the field 'observation' is missing"),

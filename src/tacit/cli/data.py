@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.cli.console import progress, say
+from tacit.cli.console import progress, say, say_json
 from tacit.cli.declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap
 from tacit.cli.run_folder import CERTIFICATE
 from tacit.data.store import read_queried, read_unit
@@ -156,10 +156,14 @@ def inspect(command: DataInspect) -> None:
     """
     from tacit.data import inspect as summarise
 
-    summary = summarise(command.path)
+    summary, unit = summarise(command.path), read_unit(command.path)
+    certificate = command.path / CERTIFICATE
+    drawn = Certificate.load(certificate) if summary["simulated"] and certificate.is_file() else None
+    if command.json:
+        queried = read_queried(command.path)
+        say_json({**summary, "unit": unit, "queried": queried, "promise": None if drawn is None else drawn.sentence})
+        return
     if summary["simulated"]:
-        certificate = command.path / CERTIFICATE
-        drawn = Certificate.load(certificate) if certificate.is_file() else None
         say(
             f"{'Simulated' if drawn is None else 'Synthetic'} records: "
             + ", ".join(f"{count:,} {name}" for name, count in summary["counts"].items())
@@ -169,7 +173,6 @@ def inspect(command: DataInspect) -> None:
             say(f"{drawn.sentence} (tacit certificate verify {certificate})")
     else:
         say("Private records: how many there are is not shown.")
-    unit = read_unit(command.path)
     if unit is not None:
         say(f"Units are called {unit!r}.")
     if read_queried(command.path):

@@ -88,9 +88,11 @@ class DataInspect:
 
     Args:
         path: a folder that `tacit data` wrote.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,9 +367,11 @@ class CertificateShow:
 
     Args:
         path: certificate.json.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,10 +381,12 @@ class CertificateVerify:
     Args:
         path: certificate.json.
         public_key: the Ed25519 key (64 hex digits) that must have signed it.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
     public_key: str | None = None
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -415,9 +421,11 @@ class LedgerShow:
 
     Args:
         path: the ledger file.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,10 +435,12 @@ class LedgerVerify:
     Args:
         path: the ledger file.
         head: also require that this head hash (of a certificate or checkpoint) is in the ledger.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
     head: str | None = None
+    json: bool = False
 
 
 Data = (

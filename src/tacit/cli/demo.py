@@ -142,7 +142,7 @@ def demo(command: Demo) -> None:
     else:
         with _step(watch, f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
             data = simulate(LAYOUT, size.population, seed=command.seed)
-        release = _release(run, plan, data, watch, resume=command.resume)
+        release = _release(run, plan, data, watch, command)
         sections = _sections(command, run, release, data, size, watch)
         costs = (synthesis_runs.size_of(release), *watch.costs())
         finish(run, synthesis_runs.report(release, f"{LAYOUT} maze, synthetic", {**sections, "costs": costs}))
@@ -164,13 +164,14 @@ def _raked(size: Size) -> TransitionsPlan:
 
 
 def _release(
-    run: RunFolder, plan: TransitionsPlan, data: Trajectories, watch: Stopwatch, *, resume: bool
+    run: RunFolder, plan: TransitionsPlan, data: Trajectories, watch: Stopwatch, command: Demo
 ) -> Release[Synthesizer]:
     if synthesis_runs.trained(run):
         return synthesis_runs.load(run)
     ledger = Ledger(run.inside("ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta)
     with ledger, watch.phase(TRAINING):
-        return synthesis_runs.train(run, fit, plan, Vault(data, ledger), pretrained=None, resume=resume)
+        vault = Vault(data, ledger, tracker=command.tracker)
+        return synthesis_runs.train(run, fit, plan, vault, pretrained=None, resume=command.resume)
 
 
 def _sections(

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.cli.console import complain, progress, say
 from tacit.cli.declarations import DataImport
-from tacit.cli.options import meaningless, refused
+from tacit.cli.options import Missing, meaningless, refused, require_given
 from tacit.cli.options import named as in_words
 from tacit.data import spec_files
 from tacit.data.sources import databases, lake
@@ -17,7 +17,7 @@ from tacit.data.sources.files import Fields
 from tacit.data.sources.sorting import Wanted, read
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.errors import DataError, FileError
+from tacit.errors import FileError
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
 _SORTED = ("time", "next", "where", "reward", "action")
@@ -49,6 +49,7 @@ def import_(command: DataImport) -> None:
             takers = " and ".join(dict.fromkeys(kind for kind, taken in _KINDS.values() if option in taken))
             words = in_words("from" if option == "database" else option)
             raise meaningless("data import", words, f"no {words} for {named}: it is for {takers}")
+    require_given("data import", missing(command))
     spec = None if command.spec is None else spec_files.read(command.spec)
     options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
@@ -58,7 +59,8 @@ def import_(command: DataImport) -> None:
             if not data.spec.propensities:
                 _warn_of_propensities(command)
         else:
-            _import_files(command, kind, _required(spec), options)
+            assert spec is not None
+            _import_files(command, kind, spec, options)
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
     if command.sql is not None and not command.simulated:
@@ -94,15 +96,12 @@ def _kind_of(name: str) -> str:
     return "table" if known else "minari"
 
 
-def _required(spec: PublicSpec | None) -> PublicSpec:
-    if spec is None:
-        raise DataError(
-            "the public bounds are missing",
-            where="data import",
-            expected="--spec, a TOML or JSON file of public bounds (`tacit spec init` writes a template)",
-            remedy="declare bounds that are known without the data",
-        )
-    return spec
+def missing(command: DataImport) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    if command.spec is not None or {_kind_of(name) for name in command.files} == {"minari"}:
+        return []
+    expected = "a TOML or JSON file of public bounds (`tacit spec init` writes a template)"
+    return [Missing("--spec", expected, "declare bounds that are known without the data")]
 
 
 def _warn_of_propensities(command: DataImport) -> None:

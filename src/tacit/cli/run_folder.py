@@ -179,7 +179,7 @@ def require_free(path: Path, *, resume: bool | None) -> None:
 
 def settings_of(command: Any, *left_out: str) -> dict[str, Any]:
     """The options that a run is resumed with: all but where it is, how it is begun, and those that are left out."""
-    never = {"out", "resume", "dry_run", "config", *left_out}
+    never = {"out", "resume", "dry_run", "config", "track", *left_out}
     return {name: value for name, value in dataclasses.asdict(command).items() if name not in never}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from tacit.cli import budget, options, run_folder, synthesis_runs
 from tacit.cli.budget import open_ledger
 from tacit.cli.console import complain, progress, say
-from tacit.cli.options import given
+from tacit.cli.options import Missing, given
 from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
 from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, say_private, settings_of
 from tacit.cli.synthesis_plan import (
@@ -115,7 +115,7 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -
         rows = _rows(command, release, run, watch)
     else:
         with open_ledger(command, plan.unit) as ledger:
-            vault = Vault(sources.data, ledger)
+            vault = Vault(sources.data, ledger, tracker=command.tracker)
             if synthesis_runs.trained(run):
                 release = synthesis_runs.load(run)
             else:
@@ -206,18 +206,20 @@ def _require_meaning(command: Synthesize) -> None:
         _require_worlds(command)
     if command.no_rake and (decided is None or command.paper):
         raise meaningless("--no-rake", f"it with our settings of {ours}, whose models draw what is weighted")
-    if (command.public is None) != (command.provenance is None):
-        raise refused(
-            "public records and their provenance do not go together",
-            "--public and --provenance, or neither",
-            "say where the public records come from and why they hold no private one",
-        )
+    if command.provenance is not None and command.public is None and command.method != "pre-pate-gan":
+        raise meaningless("--provenance", "it with --public")
+    options.require_given("synthesize", missing(command))
+
+
+def missing(command: Synthesize) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    absent = []
     if command.method == "pre-pate-gan" and command.public is None:
-        raise refused(
-            "pre-pate-gan begins with public records, and there are none",
-            "--public and --provenance",
-            "name them, or take pate-gan",
-        )
+        absent.append(Missing("--public", "the records that pre-pate-gan begins with", "name them, or take pate-gan"))
+    if command.provenance is None and (command.public is not None or absent):
+        expected = "where the public records come from and why they hold no private one"
+        absent.append(Missing("--provenance", expected, "say it: it is printed in the certificate"))
+    return absent
 
 
 def _require_worlds(command: Synthesize) -> None:

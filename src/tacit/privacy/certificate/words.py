@@ -138,6 +138,7 @@ _DECLARED: Mapping[str, Sequence[str]] = {
         "candidate .+: .+",
         "the behaviour policy is .+, and made the records",
         "the logged propensities are the true probabilities of the logged actions",
+        "the records have no propensities: no ratios were used, and the value has no interval",
         "the features .+ were fixed without these records",
     ),
 }
