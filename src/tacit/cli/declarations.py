@@ -116,8 +116,8 @@ class DataImport:
     """Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
 
     Args:
-        files: tables of one kind (.csv, .csv.gz, .parquet, .arrow), globs and folders of them, also in Hive partitions;
-            .npz files, one .hdf5 file of D4RL's, or the id of a local Minari dataset.
+        files: tables of one kind (.csv, .csv.gz, .parquet, .arrow), globs and folders of them, also in Hive
+            partitions, or .npz files, one .hdf5 file of D4RL's, or the id of a local Minari dataset.
         unit: column with the id of the protected unit (Minari: key of the episode metadata or infos), or
             ":transition" or ":episode" where each is a unit of its own (D4RL: or ":chunk", pieces of the recording of
             --chunk rows, which are nobody's). Its name is kept: a user who promises something to units of another name
@@ -131,8 +131,8 @@ class DataImport:
             is taken from the environment (PGPASSWORD) or ~/.pgpass alone.
         time: column that orders the rows of an episode: numbers, or dates and times; a unit's rows may then lie in
             several files.
-        next: build the next observation from the next row of the episode, whose last row is truncated; "drop" leaves
-            that row out.
+        next: build the next observation from the next row of the episode, whose last row is truncated unless it
+            terminates; "drop" leaves such a truncated row out.
         where: SQL expression that says which rows are read, such as "age >= 18".
         reward: SQL expression of the reward, such as "-abs(pulse - 75) / 145".
         action: SQL expression of the action, NAME=EXPRESSION where there are several. Expressions take one row, or

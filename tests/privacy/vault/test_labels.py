@@ -14,6 +14,7 @@ from tacit.data.ingest import Ingest
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.base import Label
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -60,6 +61,8 @@ def test_that_a_query_made_the_records_is_an_assumption(tmp_path: Path, queried:
     said = "each patient is one of a query's result: that the query mixes no two of them was not checked"
     assert (said in certificate.assumptions) == queried
     certificate.verify()
+    devices = StackedDevices(Trajectories.open(tmp_path / "copy"))
+    assert (said.replace("patient", "device") in devices.assumptions) == queried
 
 
 def test_a_total_that_counts_a_release_of_policies_alone_says_so(tmp_path: Path) -> None:
