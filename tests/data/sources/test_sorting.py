@@ -67,6 +67,56 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         assert [row[0] for row in rows(read(typed(table()), next="drop"))] == [60, 75, 80]
 
 
+def by_hand(frame: pd.DataFrame, drop: bool) -> list[tuple[Any, ...]]:
+    """(pulse, next pulse, termination, truncation) row by row: what the documentation says, in plain loops."""
+    found: list[tuple[Any, ...]] = []
+    for patient in sorted(set(frame["patient"]), key=lambda name: (len(name), name)):
+        own = frame[frame["patient"] == patient]
+        visits = sorted(set(own["visit"]), key=lambda visit: own[own["visit"] == visit]["minute"].min())
+        for visit in visits:
+            steps = own[own["visit"] == visit].sort_values("minute")
+            pulse, ends = steps["pulse"].tolist(), steps["termination"].tolist()
+            if drop and not ends[-1]:
+                pulse, ends, after = pulse[:-1], ends[:-1], pulse[1:]
+            else:
+                after = [*pulse[1:], pulse[-1]]
+            after = [own if end else next for own, next, end in zip(pulse, after, ends, strict=True)]
+            cut = [i == len(pulse) - 1 and not ends[i] for i in range(len(pulse))]
+            found += zip(pulse, after, ends, cut, strict=True)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_rows_are_as_plain_loops_have_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr(sorting, "CHUNK", int(rng.integers(1, 12)))
+    count = int(rng.integers(1, 60))
+    frame = pd.DataFrame(
+        {
+            "patient": rng.choice(["p", "q2", "r10", "A"], count),
+            "visit": rng.integers(0, 3, count),
+            "minute": rng.permutation(1000)[:count] - 500,
+            "pulse": rng.integers(30, 220, count).astype(float),
+            "ward": "A",
+            "drug": "low",
+            "termination": rng.random(count) < 0.2,
+        }
+    )
+    last = frame.sort_values("minute").groupby(["patient", "visit"]).tail(1).index
+    frame.loc[frame.index.difference(last), "termination"] = False
+    spec = PublicSpec(SPEC.observation, SPEC.action, SPEC.reward, "declared")
+    for source in (typed, untyped):
+        for drop in (False, True):
+            expected = by_hand(frame, drop)
+            if not expected:
+                continue
+            data = read(source(frame), spec, reward="-0.5", next="drop" if drop else "keep")
+            columns = {name: np.asarray(column) for name, column in data.columns.items()}
+            ends = zip(columns["terminations"].tolist(), columns["truncations"].tolist(), strict=True)
+            pulses = zip(*(columns[f"{a}observations"][:, 0].tolist() for a in ("", "next_")), strict=True)
+            assert [(*pulse, *end) for pulse, end in zip(pulses, ends, strict=True)] == expected
+
+
 def test_without_an_episode_the_visits_of_a_patient_are_one() -> None:
     assert [row[1] for row in rows(read(typed(table()), episode=None))] == [75, 90, 100, 100, 82, 82]
 
