@@ -211,6 +211,19 @@ def test_columns_may_have_the_names_that_the_query_gives_its_own() -> None:
     assert rows(read(untyped(table(**words)), where="unit = 'minute' AND time = 'patient' AND c1 = 'zone'")) == SORTED
 
 
+@pytest.mark.parametrize(
+    ("source", "cells"),
+    [(typed, [60.0, None, 90.0, 100.0, 80.0, None]), (untyped, ["60", "NA", " 90 ", "1e2", "80.0", ""])],
+)
+def test_missing_cells_are_what_the_spec_says(source: Any, cells: list[Any]) -> None:
+    flagged = space_of(Column("pulse", low=30, high=220, missing="flag"))
+    spec = PublicSpec(flagged, SPEC.action, SPEC.reward, "declared", terminals=False)
+    data = read(source(table(pulse=cells)), spec, reward="coalesce(-pulse / 1000, -1)")
+    assert data.columns["observations"].tolist() == [[60, 0], [30, 1], [90, 0], [100, 0], [80, 0], [30, 1]]
+    assert data.columns["next_observations"].tolist() == [[30, 1], [90, 0], [90, 0], [100, 0], [30, 1], [30, 1]]
+    assert data.columns["rewards"].tolist() == pytest.approx([-0.06, -1, -0.09, -0.1, -0.08, -1])
+
+
 def test_numbered_columns_without_bounds_are_not_left_out() -> None:
     frame = table().rename(columns={"pulse": "observation_0", "visit": "observation_1"})
     spec = PublicSpec(Box((30,), (220,)), SPEC.action, Box((-1,), (0,)), "declared", terminals=False)

@@ -6,11 +6,11 @@ error never reaches anybody, since it quotes cells. One thread keeps its results
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -144,7 +144,7 @@ def _missing(table: Table, name: str, meaning: str) -> DataError:
 # -- the engine --------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
+@contextlib.contextmanager
 def _engine(store: str | os.PathLike[str] | None) -> Iterator[Any]:
     """A DuckDB that reaches nothing but what is handed to it, with a folder of its own to spill to."""
     import duckdb
@@ -410,7 +410,8 @@ def _blocks(
         for name in {"unit", "episode", TIME, MOMENT, ZONE} & set(batch.schema.names):
             block[name] = _numpy(batch.column(name))
         for target, pairs in names.items():
-            cells = {name: _cells(batch.column(name), target, table) for _, name in pairs}
+            words = {column.name for column in declared(spec, target) if column.kind == "category"}
+            cells = {name: _cells(batch.column(name), target, table, known not in words) for known, name in pairs}
             if declared(spec, target):
                 block[target] = {known: cells[name] for known, name in pairs}
             elif target in ("terminations", "truncations"):
@@ -422,8 +423,8 @@ def _blocks(
         yield block
 
 
-def _cells(column: Any, target: str, table: Table) -> Array:
-    """An Arrow column of a field; decimals are floats.
+def _cells(column: Any, target: str, table: Table, numbers: bool) -> Array:
+    """An Arrow column of a field; decimals are floats, and so are texts that ought to be numbers and all are.
 
     Raises:
         DataError: it holds neither numbers nor texts.
@@ -439,7 +440,10 @@ def _cells(column: Any, target: str, table: Table) -> Array:
             expected="numbers, texts or truth values",
             remedy="compute numbers from it, for example with epoch(TIME) or date_diff('day', TIME, OTHER)",
         )
-    return _numpy(column.cast(pa.float64()) if types.is_decimal(kind) else column)
+    if types.is_decimal(kind) or (numbers and types.is_string(kind)):
+        with contextlib.suppress(pa.ArrowInvalid):  # a text that is no number is refused later, by its column
+            column = column.cast(pa.float64())
+    return _numpy(column)
 
 
 def _numpy(column: Any) -> Array:
