@@ -42,6 +42,7 @@ RUNS: Mapping[str, int] = {
     "start_up": 1,
     "histograms": 5,
     "outputs": 1,
+    "ingest": 1,
 }
 """How often each is run: once where one run is minutes of rounds of its own, whose median it prints."""
 WORSE = 1.15

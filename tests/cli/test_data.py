@@ -150,7 +150,7 @@ def test_columns_of_other_names_are_imported(suffix: str, tmp_path: Path, spec_f
 def test_help_says_what_an_import_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "import", "--help"]) == 0
     told = capsys.readouterr().out
-    assert "FILE [FILE ...]" in told
+    assert "[SOURCE ...]" in told
     assert "(default: )" not in told
 
 
@@ -246,7 +246,7 @@ def test_a_d4rl_file_with_options_of_others_is_refused(tmp_path: Path, capsys: p
     assert main([*words, "--out", str(tmp_path / "a")]) == 2
     assert "chunk" in capsys.readouterr().err
     assert main([*words, "--chunk", "4", "--episode", "e", "--out", str(tmp_path / "a")]) == 2
-    told = "--episode has no meaning here; expected no --episode for .hdf5: it is for .csv and .parquet and .npz"
+    told = "--episode has no meaning here; expected no --episode for .hdf5: it is for tables and .npz"
     assert told in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
 
@@ -356,7 +356,7 @@ def test_propensities_are_imported_under_their_name(
     [
         (("a.csv", "b.npz"), (), 6, "the files are of several kinds"),
         (("one-v0", "two-v0"), (), 6, "there are several datasets"),
-        (("a.csv",), ("--reward", "0", "1"), 2, "--reward has no meaning here"),
+        (("a.csv",), ("--reward-bounds", "0", "1"), 2, "--reward-bounds has no meaning here"),
         (("one-v0",), ("--episode", "visit"), 2, "--episode has no meaning here"),
         (("a.npz",), ("--propensity", "p", "--spec", "spec.json"), 2, "--propensity has no meaning here"),
         (("a.csv",), (), 2, "--spec is missing"),

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,9 @@ _OPTIONAL = {
     "mbi": "marginals",
     "sklearn": "tsne",
     "gymnasium_robotics": "kitchen",
+    "duckdb": "sources",
+    "narwhals": "sources",
+    "psycopg": "postgres",
 }
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
@@ -51,7 +55,9 @@ FUNCTIONS: dict[type, str] = {
     declarations.DataClinic: "data.clinic",
     declarations.DataInspect: "data.inspect",
     declarations.DataOverlap: "data.overlap",
-    declarations.DataImport: "data.import_",
+    declarations.DataImport: "imports.import_",
+    declarations.SpecInit: "spec.init",
+    declarations.SpecCheck: "spec.check",
     plan_declarations.Synthesize: "synthesize.synthesize",
     plan_declarations.Evaluate: "evaluate.evaluate",
     plan_declarations.Train: "train.train",
@@ -79,7 +85,7 @@ _CONDITIONAL: dict[str, tuple[type, str]] = {
     "evaluate": (plan_declarations.Evaluate, "evaluate"),
     "learn": (plan_declarations.Learn, "learn_plan"),
     "imitate": (plan_declarations.Imitate, "imitate_plan"),
-    "data import": (declarations.DataImport, "data"),
+    "data import": (declarations.DataImport, "imports"),
 }
 """Words of a command -> its class, and the module whose `missing` says what its options make necessary."""
 
@@ -114,7 +120,7 @@ def main(words: Sequence[str] | None = None) -> int:
     Args:
         words: the command line; None takes that of the process.
     """
-    words = list(sys.argv[1:] if words is None else words)
+    words = _with_expressions(sys.argv[1:] if words is None else words)
     if words == ["--version"]:
         from importlib.metadata import version
 
@@ -130,6 +136,16 @@ def main(words: Sequence[str] | None = None) -> int:
         complain(str(error))
         return error.exit_code
     return _guarded(command)
+
+
+def _with_expressions(words: Sequence[str]) -> list[str]:
+    """The words, where `--reward "-abs(pulse)"` is `--reward=-abs(pulse)`: an option has two minuses."""
+    joined: list[str] = []
+    for word in words:
+        after = joined[-1] if joined else ""
+        expression = re.match(r"-[^-\d.]", word) and word != "-h" and after.startswith("--") and "=" not in after
+        joined[-1:] = [f"{after}={word}"] if expression else [*joined[-1:], word]
+    return joined
 
 
 def _parsed(words: list[str]) -> object:

@@ -1,9 +1,8 @@
-"""`tacit data`: simulate, look at, compare and import records."""
+"""`tacit data`: simulate, look at and compare records."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,33 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import plain_files
-from tacit.cli.console import complain, progress, say, say_json
-from tacit.cli.declarations import DataChain, DataClinic, DataImport, DataInspect, DataMaze, DataOverlap
-from tacit.cli.options import Missing, meaningless, require_given
-from tacit.cli.options import named as in_words
+from tacit.cli.console import progress, say, say_json
+from tacit.cli.declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap
 from tacit.cli.run_folder import CERTIFICATE
 from tacit.data import fields_of
-from tacit.data.sources.files import Fields, described_spec
 from tacit.data.sources.tables import parquet_description
 from tacit.data.spec import PublicSpec
-from tacit.data.store import read_unit
+from tacit.data.store import read_queried, read_unit
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
 from tacit.privacy.certificate.certificate import Certificate
 
-_READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
-_KINDS = {
-    "csv": (".csv", ("fields", "episode", "propensity")),
-    "parquet": (".parquet", ("fields", "episode", "propensity")),
-    "npz": (".npz", ("episode",)),
-    "d4rl": (".hdf5", ("chunk", "horizon")),
-    "minari": ("Minari", ("reward", "propensity", "minari_root", "observation")),
-}
-"""Kind -> what its files are called, and which options it has beside those of all."""
 MINARI_METADATA = Path("data", "metadata.json")
 """In the folder of a Minari dataset."""
-
-
 CHAIN_CHANCE = 0.55
 """Of the second action in the logs of the chain: a uniform policy's importance weights are neither 1 nor wild."""
 
@@ -180,7 +165,7 @@ def inspect(command: DataInspect) -> None:
     """
     from tacit.data import inspect as summarise
 
-    path, unit = command.path, None
+    path, unit, queried = command.path, None, False
     if (path / MINARI_METADATA).exists():
         layout = _minari_layout(path)
         if command.json:
@@ -192,9 +177,10 @@ def inspect(command: DataInspect) -> None:
         summary, drawn, certificate = *_described(path), path
     else:
         summary, unit, certificate = summarise(path), read_unit(path), path / CERTIFICATE
+        queried = read_queried(path)
         drawn = Certificate.load(certificate) if summary["simulated"] and certificate.is_file() else None
     if command.json:
-        say_json({**summary, "unit": unit, "promise": None if drawn is None else drawn.sentence})
+        say_json({**summary, "unit": unit, "queried": queried, "promise": None if drawn is None else drawn.sentence})
         return
     if summary["simulated"]:
         say(
@@ -208,6 +194,8 @@ def inspect(command: DataInspect) -> None:
         say("Private records: how many there are is not shown.")
     if unit is not None:
         say(f"Units are called {unit!r}.")
+    if queried:
+        say("A query made them: nobody checked whether it mixes units.")
     spec = summary["spec"]
     say(f"Public bounds from: {spec['source']}. Episodes can terminate: {'yes' if spec['terminals'] else 'no'}.")
     bounds = {
@@ -272,102 +260,6 @@ def overlap(command: DataOverlap) -> None:
     say(f"Equal rows that follow each other: {found.longest}. Private rows that are public too: {found.covered:.2%}.")
     say("This is more than chance explains." if found.suspicious else "Chance explains this.")
     say("Choose public records by where they come from, and before anybody knows which ones you consider.")
-
-
-def import_(command: DataImport) -> None:
-    """Read records into tacit's own format.
-
-    Raises:
-        DataError: the records break a rule (the message names file and row, never a value).
-        PlanError: an option has no meaning for these files.
-        FileError: a file is missing or damaged, or the folder exists.
-    """
-    kinds = {_READERS.get(Path(name).suffix.lower(), "minari") for name in command.files}
-    if len(kinds) != 1 or (kinds & {"minari", "d4rl"} and len(command.files) != 1):
-        raise FileError(
-            "the files are of several kinds, or there is none" if len(kinds) != 1 else "there are several datasets",
-            where="data import",
-            expected=".csv, .parquet or .npz files of one kind, one .hdf5 file, or the id of one Minari dataset",
-            remedy="import one kind at a time",
-        )
-    kind = kinds.pop()
-    named, allowed = _KINDS[kind]
-    for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
-        if getattr(command, option) is not None and option not in allowed:
-            takers = " and ".join(kind for kind, taken in _KINDS.values() if option in taken)
-            raise meaningless("data import", option, f"no {in_words(option)} for {named}: it is for {takers}")
-    require_given("data import", missing(command))
-    spec = read_spec(command.spec) if command.spec is not None else None
-    if spec is None and kind == "parquet":
-        spec = described_spec(command.files)
-    options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
-    with progress("Reading and checking the records"):
-        if kind == "minari":
-            options |= {"reward": command.reward, "propensity": command.propensity, "root": command.minari_root}
-            data = Trajectories.from_minari(command.files[0], spec=spec, observation=command.observation, **options)
-            if not data.spec.propensities:
-                _warn_of_propensities(command)
-        else:
-            _import_files(command, kind, spec, options)
-    what = "simulated records" if command.simulated else "the private records: keep it where they may be"
-    say(f"Wrote {command.out} ({what}).")
-
-
-def missing(command: DataImport) -> list[Missing]:
-    """What a command needs besides the options that every command needs."""
-    tables = [Path(name) for name in command.files if Path(name).suffix.lower() in _READERS]
-    if command.spec is not None or not tables or all(map(_has_spec, tables)):
-        return []
-    expected = "a JSON file of public bounds (docs/own-data.md shows one)"
-    return [Missing("--spec", expected, "declare bounds that are known without the data")]
-
-
-def _has_spec(path: Path) -> bool:
-    """Whether a table has its public bounds in it, as tacit's own Parquet files do."""
-    return path.suffix.lower() == ".parquet" and plain_files.plain(path) and "spec" in parquet_description(path)
-
-
-def read_spec(path: Path) -> PublicSpec:
-    """The public bounds in a JSON file.
-
-    Raises:
-        FileError: the file is missing or no JSON.
-        DataError: a field is missing or invalid.
-    """
-    try:
-        value = json.loads(plain_files.text(path))
-    except (OSError, ValueError, RecursionError) as error:
-        missing = isinstance(error, OSError)
-        raise FileError(
-            "there is no such file" if missing else "the file is no JSON",
-            where=str(path),
-            expected="a JSON file of public bounds",
-            remedy="check the path" if missing else "mend it, or write it again with PublicSpec.to_json",
-        ) from None
-    return PublicSpec.from_json(value, where=str(path))
-
-
-def _warn_of_propensities(command: DataImport) -> None:
-    from tacit.data.sources.minari import overlooked
-
-    key = overlooked(command.files[0], command.minari_root)
-    if key is not None:
-        complain(f"The infos have {key!r}, which was not imported: give --propensity {key} to evaluate other policies.")
-
-
-def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, options: dict[str, Any]) -> None:
-    assert spec is not None
-    options |= {"spec": spec}
-    if kind == "d4rl":
-        Trajectories.from_d4rl(command.files[0], chunk=command.chunk, horizon=command.horizon, **options)
-    elif kind == "npz":
-        Trajectories.from_npz(command.files, episode=command.episode, **options)
-    else:
-        fields = Fields.named(spec, command.fields or ())
-        if command.propensity is not None:
-            fields = dataclasses.replace(fields, propensity=command.propensity)
-        read = Trajectories.from_csv if kind == "csv" else Trajectories.from_parquet
-        read(command.files, fields=fields, episode=command.episode, **options)
 
 
 def _range(space: dict[str, Any] | None) -> str:

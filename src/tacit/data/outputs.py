@@ -360,7 +360,8 @@ def _cells(space: Space | None, numbers: Array) -> list[Any]:
             codes = pa.array(column.codes(part).astype(np.int32), mask=absent)
             arrays.append(pa.DictionaryArray.from_arrays(codes, pa.array(column.labels)))
         else:
-            arrays.append(pa.array(column.cells(part), mask=absent))
+            cells = column.codes(part) if column.kind == "integer" else part
+            arrays.append(pa.array(cells, mask=absent))
     return arrays
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.data import outputs
 from tacit.data.ingest import Ingest
+from tacit.data.sources import frames
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Paths, Records, UnitKind, read, write
 from tacit.errors import DataError, SealedError
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 class Trajectories:
     """Ragged episodes as flat columns with one protected unit a row; immutable, clipped to public bounds on entry.
 
-    Build one with `from_arrays`, `from_minari`, `from_csv`, `from_parquet`, `from_npz`, `from_d4rl` or `open`. All of
-    them check the records and raise a `DataError` (never with a cell or an id in it) when
+    Build one with `from_arrays`, `from_frame`, `from_minari`, `from_csv`, `from_parquet`, `from_npz`, `from_d4rl` or
+    `open`. All of them check the records and raise a `DataError` (never with a cell or an id in it) when
 
     - a unit id is missing, or is not constant within an episode, or occurs in two files;
     - a value is NaN or infinite, a column is ragged or has other dimensions than the spec, a discrete value is out of
@@ -295,6 +296,8 @@ class Trajectories:
 
         records = d4rl.read(path, unit=unit, spec=spec, chunk=chunk, horizon=horizon, simulated=simulated, store=store)
         return cls(records, spec, simulated=simulated)
+
+    from_frame = classmethod(frames.from_frame)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Trajectories:

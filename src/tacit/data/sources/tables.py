@@ -172,7 +172,7 @@ def _next_csv(path: Path, reader: Any) -> Any:
 def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
     import pyarrow as pa
 
-    with _opened(path, lambda: _parquet(path, ids)) as file:
+    with parquet_file(path, ids) as file:
         present = [name for name in dict.fromkeys((*names, *ids)) if name in file.schema_arrow.names]
         for name in present:  # before a page is unpacked: a short dictionary may hold long words
             if name not in ids and not _numbers(file.schema_arrow.field(name).type):
@@ -216,8 +216,16 @@ def _numbers(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
+def parquet_file(path: Path, ids: Sequence[str] = ()) -> Any:
+    """The open file, of which texts of ids stay a dictionary.
+
+    Raises:
+        FileError: it is missing or damaged, or its rows cannot come out of it.
+    """
+    return _opened(path, lambda: _parquet(path, ids))
+
+
 def _parquet(path: Path, ids: Sequence[str]) -> Any:
-    """The file, unless its rows cannot come out of it; texts of ids stay a dictionary."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -26,6 +26,7 @@ import numpy as np
 from tacit.data.trajectories import Trajectories
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import mixing
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms import marginals
@@ -399,8 +400,10 @@ class Vault(BaseVault):
         """Put a value that came out of the run together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
         import_assumption = f"each {kind} counts as one {name}: the records were imported without unit ids"
-        untried = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
-        return self._certified(run, value, label, [*untried, *(() if kind in ("id", name) else (import_assumption,))])
+        assumptions = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
+        assumptions += [] if kind in ("id", name) else [import_assumption]
+        assumptions += [mixing(name)] if self._records.queried else []
+        return self._certified(run, value, label, assumptions)
 
     def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
         """The curator's own look at the records: entered in the ledger, never part of a release.
