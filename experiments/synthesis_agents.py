@@ -22,7 +22,7 @@ from tacit.envs.maze_layouts import Layout
 from tacit.evaluation.statistics import Straight
 
 _WALLS = Fourier(64, bandwidth=(1.0, 1.0, 0.3, 0.3))
-MAZE: Mapping[str, Any] = {
+FORMER: Mapping[str, Any] = {
     "iql": IqlConfig(
         steps=12_000,
         batch=128,
@@ -36,6 +36,7 @@ MAZE: Mapping[str, Any] = {
     "td3_bc": Td3BcConfig(steps=16_000, target_rate=0.02, features=_WALLS),
     "edac": EdacConfig(steps=8_000, features=_WALLS),
 }
+MAZE: Mapping[str, Any] = FORMER
 LOCOMOTION: Mapping[str, Any] = {
     "iql": IqlConfig(batch=128, width=64, layer_norm=False, fall=0.3),
     "td3_bc": Td3BcConfig(alpha=1.0, steps=20_000, batch=256, width=128, target_rate=0.005, learning_rate=3e-4),
