@@ -44,6 +44,8 @@ EXPERIMENTS = (
     "mobility_engine",
     "table1_transitions",
     "table1_trivial",
+    "table1_mazes",
+    "table2_mazes",
     "table3_fidelity",
     "table4_pretraining",
     "figure4_ablation",

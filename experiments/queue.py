@@ -51,8 +51,15 @@ class Job:
             module.run_row(key, module.store())
 
 
-QUEUE: tuple[Job, ...] = ()
-"""In this order. Empty while no rows are wanted."""
+QUEUE: tuple[Job, ...] = (
+    Job("tune_agents", 3.0),
+    Job("table1_trivial", 0.2),
+    Job("mazes_plan", 1.0),
+    Job("table1_mazes", 9.0),
+    Job("table2_mazes", 18.0),
+)
+"""In this order; empty while no rows are wanted. What `tune_agents` finds is written into
+`experiments.synthesis_agents` before the tables are run."""
 
 
 def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[[], float] = time.process_time) -> None:

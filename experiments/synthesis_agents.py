@@ -22,7 +22,7 @@ from tacit.envs.maze_layouts import Layout
 from tacit.evaluation.statistics import Straight
 
 _WALLS = Fourier(64, bandwidth=(1.0, 1.0, 0.3, 0.3))
-FORMER: Mapping[str, Any] = {
+MAZE: Mapping[str, Any] = {
     "iql": IqlConfig(
         steps=12_000,
         batch=128,
@@ -35,8 +35,23 @@ FORMER: Mapping[str, Any] = {
     ),
     "td3_bc": Td3BcConfig(steps=16_000, target_rate=0.02, features=_WALLS),
     "edac": EdacConfig(steps=8_000, features=_WALLS),
+    "iql_long": IqlConfig(
+        steps=30_000,
+        batch=128,
+        width=64,
+        discount=0.995,
+        expectile=0.9,
+        inverse_temperature=10.0,
+        target_rate=0.1,
+        layer_norm=False,
+        fall=0.3,
+        features=_WALLS,
+    ),
+    "td3_bc_long": Td3BcConfig(steps=48_000, discount=0.995, target_rate=0.1, features=_WALLS),
+    "edac_long": EdacConfig(steps=24_000, discount=0.995, target_rate=0.1, features=_WALLS),
 }
-MAZE: Mapping[str, Any] = FORMER
+AGENTS = ("iql", "td3_bc", "edac")
+LONG = ("iql_long", "td3_bc_long", "edac_long")
 LOCOMOTION: Mapping[str, Any] = {
     "iql": IqlConfig(batch=128, width=64, layer_norm=False, fall=0.3),
     "td3_bc": Td3BcConfig(alpha=1.0, steps=20_000, batch=256, width=128, target_rate=0.005, learning_rate=3e-4),

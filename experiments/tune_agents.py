@@ -5,7 +5,7 @@
     python -m experiments.tune_agents --table                                 # what there is, a line a setting
 
 A row is one agent that learned from a million real rows of one public maze. Its key holds the maze, the agent, in what
-its settings differ from those of former tables (`FORMER`), and the agent's seed. Its values are normalised returns: 0
+its settings differ from those of former tables (`MAZE`), and the agent's seed. Its values are normalised returns: 0
 are uniform actions, 100 is the controller that made the rows. `all` and `far` are of the policy after the last step,
 `curve` of those on the way. "trivial" rows are policies that know nothing of the walls: the best constant push, and a
 controller that runs straight at the goal.
@@ -23,7 +23,7 @@ import ast
 import functools
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ import torch
 
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
-from experiments.synthesis_agents import FORMER, TRIVIAL
+from experiments.synthesis_agents import AGENTS, MAZE, TRIVIAL
 from experiments.synthesis_cache import Columns, rows_of
 from experiments.tune_raking import HALLS
 from tacit.agents.offline import Watch, train_tables
@@ -46,26 +46,50 @@ MAZES: Mapping[str, Layout] = {name: LAYOUTS[name] for name in ("ring", "tee", "
     "halls": HALLS
 }
 POPULATION, ROWS_SEED, START_SEED, EPISODES, LOOKS = 1_000_000, 960, 950, 100, 4
-SEED = 900
-SEARCH: Mapping[str, tuple[str, ...]] = {}
-"""Of an agent, the settings that were tried; every one on the mazes `PROBES` with one seed."""
-PROBES = ("ring", "comb")
+PROBES, SEED, FINAL_SEEDS = ("zigzag", "comb"), 900, (901, 902, 903)
+"""Every setting is tried with one seed where a straight run fails; what is chosen, with others in every maze."""
+FAST = "discount=0.995 target_rate=0.1"
+SEARCH: tuple[tuple[str, str], ...] = (
+    ("td3_bc", FAST),
+    ("iql", f"{FAST} expectile=0.9"),
+    ("edac", FAST),
+    ("td3_bc", f"{FAST} alpha=100.0"),
+    ("td3_bc", f"{FAST} steps=48000"),
+    ("td3_bc", f"{FAST} alpha=100.0 steps=48000"),
+    ("iql", f"{FAST} expectile=0.9 steps=30000"),
+    ("edac", f"{FAST} steps=24000"),
+    ("td3_bc", "former"),
+    ("iql", "former"),
+    ("edac", "former"),
+    ("td3_bc", "steps=48000"),
+    ("iql", "steps=36000"),
+    ("edac", "steps=24000"),
+    ("td3_bc", f"{FAST} layer_norm=True steps=48000"),
+    ("iql", f"{FAST} expectile=0.9 layer_norm=True steps=30000"),
+    ("iql", f"{FAST} expectile=0.9 inverse_temperature=3.0 steps=30000"),
+    ("edac", f"{FAST} diversity=0.0 steps=24000"),
+    ("td3_bc", f"{FAST} alpha=100.0 steps=48000 width=128 batch=256"),
+    ("iql", f"{FAST} expectile=0.9 steps=30000 width=128 batch=256"),
+    ("edac", f"{FAST} steps=24000 width=128 batch=256"),
+)
+"""Agents and what is changed in their settings, the most telling first."""
 
 
-def keys() -> Iterator[str]:
-    """All rows of the search, in their order."""
-    for name in MAZES:
-        yield f"{name}/trivial"
-    for agent, settings in SEARCH.items():
-        for setting in settings:
-            for name in PROBES:
-                yield f"{name}/{agent}/{setting}/{SEED}"
+def rows() -> list[str]:
+    """All keys of the search, in the order in which they are run."""
+    return [
+        *(f"{name}/trivial" for name in MAZES),
+        *(f"{name}/{agent}/{setting}/{SEED}" for agent, setting in SEARCH for name in PROBES),
+        *(f"{name}/{agent}/chosen/{seed}" for seed in FINAL_SEEDS for agent in AGENTS for name in MAZES),
+    ]
 
 
 def config(agent: str, setting: str) -> Any:
-    """The settings of an agent: `former`, or changes such as `discount=0.995 target_rate=0.1`."""
+    """The settings of an agent: `former`, `chosen`, or the former ones with changes (`discount=0.995 alpha=40.0`)."""
+    if setting == "chosen":
+        return MAZE[f"{agent}_long"]
     changes = dict(word.split("=", 1) for word in setting.split() if word != "former")
-    return replace(FORMER[agent], **{name: ast.literal_eval(value) for name, value in changes.items()})
+    return replace(MAZE[agent], **{name: ast.literal_eval(value) for name, value in changes.items()})
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
@@ -153,9 +177,9 @@ def table(results: Store) -> str:
             line.setdefault("CPU s", []).append(values.get("cpu_s", 0.0))
     shown = [*MAZES, "CPU s"]
     lines = [f"| agent and settings | {' | '.join(shown)} |", "|---" * (len(shown) + 1) + "|"]
-    for setting, line in sorted(found.items()):
+    for words, line in sorted(found.items()):
         cells = (", ".join(f"{value:.0f}" for value in line.get(name, ())) for name in shown)
-        lines.append(f"| {setting} | {' | '.join(cells)} |")
+        lines.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -171,7 +195,7 @@ def main(arguments: list[str]) -> None:
     if options.table:
         print(table(results))
         return
-    for key in options.keys or keys():
+    for key in options.keys or rows():
         if not results.has(key):
             run_row(key, results, quick=options.quick)
 
