@@ -95,11 +95,17 @@ def rows() -> list[str]:
 
 
 def config(agent: str, setting: str) -> Any:
-    """The settings of an agent: `former`, `chosen`, or the former ones with changes (`discount=0.995 alpha=40.0`)."""
+    """The settings of an agent: `former`, `chosen`, or the former ones with changes (`discount=0.995 alpha=40.0`).
+
+    `waves=3.0` is the bandwidth of positions.
+    """
     if setting == "chosen":
         return MAZE[f"{agent}_long"]
-    changes = dict(word.split("=", 1) for word in setting.split() if word != "former")
-    return replace(MAZE[agent], **{name: ast.literal_eval(value) for name, value in changes.items()})
+    words = (word.split("=", 1) for word in setting.split() if word != "former")
+    changes = {name: ast.literal_eval(value) for name, value in words}
+    if (wide := changes.pop("waves", None)) is not None:
+        changes["features"] = replace(MAZE[agent].features, bandwidth=(wide, wide, 0.3, 0.3))
+    return replace(MAZE[agent], **changes)
 
 
 def configuration(key: str, *, quick: bool = False) -> Json:
