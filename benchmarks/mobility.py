@@ -96,7 +96,7 @@ def shared(theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def looped(theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """As `stacked`, in torch."""
-    sizes, leak = CRITIC.sizes(rows.shape[-1] - 1), float(critics._LEAK)
+    sizes, leak = (rows.shape[-1] - 1, *CRITIC.hidden, 1), float(critics._LEAK)
     return np.stack(
         [
             torch_critics.updates(
@@ -115,7 +115,7 @@ def critic_updates(repeats: int) -> dict[str, object]:
     """`critics_speedup`, `stacked_over_shared`, the times, and how far the results are apart."""
     embedding = Embedding()
     rows, theta = batches(PEOPLE, embedding), CRITIC.initial(embedding.size, PEOPLE)
-    sizes, leak = CRITIC.sizes(embedding.size), float(critics._LEAK)
+    sizes, leak = (embedding.size, *CRITIC.hidden, 1), float(critics._LEAK)
     ours = CRITIC.slopes(theta, rows[0].copy())
     theirs = np.stack(
         [

@@ -20,6 +20,7 @@ from tacit.envs import hiv
 
 FloatArray = npt.NDArray[np.float64]
 PATIENTS, STEPS = 64, 40
+DAYS = 5.0  # of a step, as `Hiv.days` by default
 ACCURACY = 1e-4
 SCIPY = {"rtol": 1e-6, "atol": 1e-5}
 EXACT = {"rtol": 1e-10, "atol": 1e-9}
@@ -42,7 +43,7 @@ def rates(_: float, y: FloatArray, rti: float, pi: float) -> list[float]:
 def scipy_step(state: FloatArray, action: npt.NDArray[np.int64], tolerances: dict[str, float]) -> FloatArray:
     """States [N, 6] five days later, patient by patient."""
     ends = [
-        solve_ivp(rates, (0.0, hiv.DAYS), y, method="LSODA", args=tuple(hiv.DRUGS[a]), **tolerances).y[:, -1]
+        solve_ivp(rates, (0.0, DAYS), y, method="LSODA", args=tuple(hiv.DRUGS[a]), **tolerances).y[:, -1]
         for y, a in zip(state, action, strict=True)
     ]
     return np.stack(ends)

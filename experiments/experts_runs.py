@@ -203,7 +203,7 @@ class Field:
         """Learn under a calibrated or priced plan, through the doors of a vault of its own."""
         asked = isinstance(plan, learning.Consensus) and plan.asks and plan.clone is None
         with self.vault(logs, replicates=replicates, asked=asked, delta=1.0000001 * DELTA) as doors:
-            return learning.learn(plan, doors, **arguments).value
+            return learning.fit(plan, doors, **arguments).value
 
     def returns(self, actor: Actor, episodes: int | None = None, replicates: int = 1) -> npt.NDArray[np.float64]:
         """Mean undiscounted returns [R] of an actor's fresh episodes in the default setting."""

@@ -96,7 +96,7 @@ class Run:
         out: Values = {}
         with self.here.vault(self.logs) as doors:
             for epsilon in self.epsilons:
-                value = learning.learn(self.here.calibrated(plan, epsilon), doors, **arguments).value
+                value = learning.fit(self.here.calibrated(plan, epsilon), doors, **arguments).value
                 out[f"{epsilon:g}"] = {"return": self.judged(value)[0]}
         return out
 

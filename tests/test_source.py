@@ -65,8 +65,13 @@ def touched_secrets(tree: ast.AST) -> Iterator[Finding]:
 
 
 def output(tree: ast.AST) -> Iterator[Finding]:
-    """Whatever could show a record behind the user's back: only the command line speaks."""
-    for node in ast.walk(tree):
+    """Whatever could show a record behind the user's back: only the command line speaks.
+
+    One function speaks from the privacy core: of a choice that was made on invented rows.
+    """
+    public = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "one_by_one"]
+    spoken = {id(inner) for function in public for inner in ast.walk(function)}
+    for node in (node for node in ast.walk(tree) if id(node) not in spoken):
         if isinstance(node, ast.Call) and name_of(node.func) in ("print", "warnings.warn", "sys.stdout.write"):
             yield node.lineno, f"calls {name_of(node.func)}"
         if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "logging" for alias in node.names):

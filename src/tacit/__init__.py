@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit import hub as hub
+    from tacit.data.columns import Column as Column
     from tacit.data.spec import Box as Box
     from tacit.data.spec import Discrete as Discrete
     from tacit.data.spec import PublicSpec as PublicSpec
+    from tacit.data.spec import space_of as space_of
     from tacit.data.trajectories import Trajectories as Trajectories
     from tacit.errors import TacitError as TacitError
     from tacit.methods import experts as experts
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Box": "data.spec",
     "Certificate": "privacy.certificate.certificate",
+    "Column": "data.columns",
     "Discrete": "data.spec",
     "Ledger": "privacy.ledger.ledger",
     "PublicSpec": "data.spec",
@@ -44,6 +47,7 @@ _HOMES = {
     "Unit": "units",
     "UserVault": "privacy.vault.user_vault",
     "Vault": "privacy.vault.vault",
+    "space_of": "data.spec",
 }
 _MODULES = {
     "experts": "tacit.methods.experts",

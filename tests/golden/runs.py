@@ -28,6 +28,7 @@ import numpy as np
 
 from tacit import Ledger, Trajectories, Unit, Vault
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.serialization import LATER
 
 EXACT: Final = 1e-6
 TRAINED: Final = 1e-5
@@ -121,8 +122,9 @@ def _of_function(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _fields(thing: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for field in dataclasses.fields(thing):
-        if not field.name.startswith("_"):
-            yield from _pairs(prefix + field.name, getattr(thing, field.name))
+        value = getattr(thing, field.name)
+        if not field.name.startswith("_") and not (field.metadata == LATER and value is None):  # as in plans' JSON
+            yield from _pairs(prefix + field.name, value)
 
 
 def _pairs(name: str, value: Any) -> Iterator[tuple[str, Any]]:

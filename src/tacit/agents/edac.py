@@ -173,7 +173,7 @@ def policy_gradient(
     chosen, log_chance = act(found.outputs, noise)
     judged = _all(q, s, chosen)
     values = judged.outputs.view(members, -1, rows)
-    by_value = torch.zeros_like(values).scatter_(1, values.argmin(1, keepdim=True), -1.0 / rows)
+    by_value = torch.zeros_like(values).scatter_(1, values.min(1, keepdim=True).indices, -1.0 / rows)
     by_action = input_slopes(q, layer_slopes(q, judged, by_value.view_as(judged.outputs)), actions)
     share = temperature[..., None] / rows
     by_before = by_action.view(members, -1, rows, actions).sum(1) * (1.0 - chosen.square()) + 2.0 * share * chosen

@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import save_file
 from small_mdp import TARGET
 
-from tacit.errors import PlanError
+from tacit.errors import FileError, PlanError
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.policies import Callable, LinearQ, Network, Tabular, Uniform
 
@@ -30,6 +30,7 @@ def unnormalised(observations):
 def test_uniform_and_tables():
     assert Uniform(4).probabilities(np.zeros((2, 3))).tolist() == [[0.25] * 4] * 2
     assert TARGET.probabilities(np.array([1, 0, 5])).tolist() == [[0.2, 0.8], [0.9, 0.1], [0.5, 0.5]]
+    assert TARGET.chosen(np.array([[1, 0, 5]]), np.array([[1, 1, 0]])).tolist() == [[0.8, 0.1, 0.5]]
 
 
 def test_softmax_and_epsilon_greedy_over_a_linear_value():
@@ -91,5 +92,5 @@ def test_layers_of_a_file_need_numbers(tmp_path):
         f"{name}.{kind}": np.zeros((2, 2) if kind == "weight" else 2) for name in "ab" for kind in ("weight", "bias")
     }
     save_file(layers, tmp_path / "policy.safetensors")
-    with pytest.raises(PlanError, match="numbered"):
+    with pytest.raises(FileError, match="numbered"):
         Network.load(tmp_path / "policy.safetensors")

@@ -1,5 +1,6 @@
 """Scores: exact expectations by enumeration, norms, estimates, and intervals around a known value."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -70,10 +71,26 @@ def test_weights_start_anew_with_each_episode_and_units_average_their_episodes()
     rows["starts"][0, 1] = True
     log = logged(rows, problem, TARGET)
     np.testing.assert_allclose(scores.weights(log)[0, :3], [0.9 / 0.6, 0.8 / 0.5, 0.8 / 0.5 * 0.1 / 0.4], rtol=1e-6)
+    assert log.ratio[0, 2] == pytest.approx(0.1 / 0.4)  # the records stay as they are
     assert scores.returns(log, 0.9)[0] == pytest.approx((1.0 + (-0.25 + 0.9 * -2.0)) / 2)
     apart = scores.nonnegative(logged(padded([first, second]), PROBLEM, TARGET), PROBLEM, SPEC)
     both = scores.nonnegative(log, problem, SPEC)
     np.testing.assert_allclose([one[0] for one in both], [one.mean() for one in apart], rtol=1e-6)
+
+
+def test_weights_are_capped_at_every_step() -> None:
+    ones = np.ones((2, 4))
+    ratio = np.array([[2.0, 3.0, 0.5, 1.0], [1e14, 1e14, 1e-3, 2.0]])
+    log = dataclasses.replace(
+        logged(padded([[(0, 0, 0, True)]] * 2, Problem(gamma=0.9, horizon=4)), PROBLEM, TARGET),
+        ratio=ratio,
+        alive=ones > 0,
+        starts=np.arange(4) + 0 * ones == 0,
+    )
+    expected = [[2.0, 6.0, 3.0, 3.0], [1e14, 1e15, 1e12, 2e12]]
+    np.testing.assert_allclose(scores.weights(log), expected, rtol=1e-12)
+    alone = dataclasses.replace(log, ratio=ratio[:1], alive=log.alive[:1], starts=log.starts[:1])
+    np.testing.assert_array_equal(scores.weights(alone), expected[:1])
 
 
 @pytest.mark.parametrize("clip", [0.01, 1.0, 100.0])

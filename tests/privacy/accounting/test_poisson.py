@@ -10,7 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.pld_pmf import PLDPmf
 from dp_accounting.privacy_accountant import NeighboringRelation
 
-from tacit.privacy.accounting import poisson
+from tacit.privacy.accounting import accountants, poisson
 from tacit.units import Relation
 
 THEIRS = {
@@ -50,6 +50,14 @@ def test_its_delta_on_the_grid_is_that_of_the_half_line(q: float, sigma: float) 
         absent, present = (0.5 * math.erfc((x - centre) / sigma / math.sqrt(2)) for centre in (0, 1))
         delta = q * present + (1 - q) * absent - math.exp(epsilon) * absent
         assert distribution.get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=1e-6, abs=1e-13)
+
+
+@pytest.mark.parametrize(("q", "relation"), [(0.5, "add_or_remove"), (1.0, "add_or_remove"), (0.008, "replace_one")])
+def test_deltas_at_once_are_those_of_dp_accounting(q: float, relation: Relation) -> None:
+    distribution = poisson.pessimistic(q, 1.4, relation, 0.01).self_compose(3)
+    epsilons = np.append(np.linspace(0.0, 2.0, 401), 50.0)  # on the grid of losses, between, and beyond all of them
+    theirs = distribution.get_delta_for_epsilon(epsilons)
+    np.testing.assert_allclose(accountants.deltas(distribution, epsilons), theirs, rtol=1e-12, atol=1e-16)
 
 
 def test_losses_lie_where_the_mixture_and_the_noise_have_them() -> None:

@@ -217,3 +217,59 @@ def test_draws_of_several_blocks_are_other_draws() -> None:
     assert both.unique().numel() == 14
     assert draws_in_blocks(Regression(), generator, 0, 2, 3) == {}
     assert draws_in_blocks(Regression(), torch.Generator().manual_seed(3), 2, 2, 3)["jitter"].equal(both[:2])
+
+
+class Places(nn.Module):
+    """One table of places that is broadcast over all units, as in a GPT, and one layer that is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.again, self.last = nn.Linear(1, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+        self.place = nn.Embedding(2, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.first(x) + self.place(torch.arange(2)).mean(0)
+        return self.last(torch.tanh(self.again(torch.tanh(self.again(hidden)))))
+
+
+class Centred(Places):
+    """Hidden units minus their mean over the batch: a unit's loss depends on the others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.first(x)
+        return self.last(hidden - hidden.mean(0))
+
+
+@pytest.mark.usefixtures("no_lattice")
+def test_a_model_that_book_keeping_cannot_follow_goes_a_unit_at_a_time_and_says_so(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0], [-3.0]], noise=Silent(), unit=unit_of(3))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, clip_norm=0.5, steps=2, sampling_rate=1.0))
+    model = Places()
+    with pytest.warns(UserWarning, match="computed on its own by torch.func"):
+        flat = vault.noisy_gradient(run, "sum", [model], Plain())[0]
+    total = torch.zeros_like(flat)
+    for observation, reward in zip(torch.linspace(-1, 1, 3), (1.0, 2.0, -3.0), strict=True):
+        loss = (model(observation[None, None])[0, 0] - reward).square()
+        own = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+        total += own * min(1.0, 0.5 / float(own.norm()))
+    torch.testing.assert_close(flat, total / 3, rtol=1e-4, atol=1e-6)
+    vault.noisy_gradient(run, "sum", [model], Plain())  # it is said once
+
+
+def test_a_model_that_mixes_units_is_refused_and_not_run_a_unit_at_a_time(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0], [-3.0]], unit=unit_of(3))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, clip_norm=0.5))
+    with pytest.raises(MechanismError, match="another unit's rows do"):
+        vault.noisy_gradient(run, "sum", [Centred()], Plain())
+    assert vault.ledger.claimed(run.plan_id, "sum") == 0
+
+
+def test_a_parameter_without_a_use_is_still_refused(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0], [-3.0]], unit=unit_of(3))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, clip_norm=0.5))
+    model = model_of()
+    model.spare = nn.Linear(2, 2)  # type: ignore[assignment]
+    model.forward = lambda x: nn.Sequential(*list(model)[:3])(x)  # type: ignore[method-assign]
+    with pytest.raises(MechanismError, match="no gradient in this pass"):
+        vault.noisy_gradient(run, "sum", [model], Plain())

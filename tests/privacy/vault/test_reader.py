@@ -103,6 +103,24 @@ def test_a_summary_is_made_once_and_serves_every_step_and_sample(
         assert all(np.abs(np.array(expected) - value).min() < 1e-2 for value in sums)
 
 
+@pytest.mark.usefixtures("no_lattice")
+def test_a_single_large_sum_is_made_piece_by_piece_and_keeps_no_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "fingerprint", lambda callback: b"")  # this one keeps the number of its calls
+    for name, value in (("BLOCK", 2), ("SUMMED_BYTES", 1)):
+        monkeypatch.setattr(vault_records, name, value)
+    part = summed(steps=1, clip_norm=100.0, rows_per_unit=2, rows="first")
+    for name, most, made in (("kept", 1 << 30, [3]), ("pieces", 0, [2, 1])):
+        monkeypatch.setattr(vault_records, "KEPT_BYTES", most)
+        vault = open_vault(tmp_path, [[1.0, 2.0], [3.0], [0.5]], noise=Silent(), name=name)
+        run = vault.reserve(plans.account(GivenParts((part,)), unit=vault.unit, delta=1e-4))
+        vault._checks.contribution(part, Scaled(), 10.0)
+        calls.clear()
+        assert vault.noisy_sum(run, "sum", Scaled(), 10.0)[0, 0] * vault.unit.size == pytest.approx(0.65, abs=1e-2)
+        assert calls == made
+
+
 def test_what_a_summary_keeps_cannot_be_written_to() -> None:
     reader = Reader(episodes(), SecretNoise())
     whole = reader.summaries(Total(), np.arange(2), 5)["total"]
@@ -314,14 +332,18 @@ def test_units_with_equal_rows_are_told_apart_and_one_of_them_less_changes_one_h
     np.testing.assert_array_equal(many[:999], one_less)
 
 
-def test_halves_follow_from_two_hashes_of_a_units_own_rows() -> None:
-    reader = Reader(records([[1.0, 2.0], [3.0], [-1.0, 0.5], [7.0]]), SecretNoise())
-    columns, key = reader._data._columns, hashlib.blake2b(b"key", digest_size=32).digest()
+def test_halves_follow_from_a_hash_of_a_units_own_rows_and_one_of_the_key() -> None:
+    reader = Reader(records([[1.0, 2.0], [3.0], [-1.0, 0.5], [7.0], [3.0]]), SecretNoise())
+    columns, key = reader._data._columns, hashlib.shake_256(b"key").digest(8 * 19)
+    b, *a = (int.from_bytes(key[i : i + 8], "little") for i in range(0, 8 * 19, 8))
     expected = []
-    for rows in ([0, 1], [2], [3, 4], [5]):
+    for rows, number in (([0, 1], 0), ([2], 0), ([3, 4], 0), ([5], 0), ([6], 1)):
         own = hashlib.blake2b(b"".join(columns[name][rows].tobytes() for name in sorted(columns))).digest()
-        expected.append(hashlib.blake2b(own + bytes(8), key=key, digest_size=1).digest()[0] & 1)
+        name = own + number.to_bytes(8, "little")
+        words = [int.from_bytes(name[i : i + 4], "little") for i in range(0, 72, 4)]
+        expected.append((b + sum(x * y for x, y in zip(a, words, strict=True))) % 2**64 >> 63)
     assert reader.folds("key").tolist() == expected
+    assert set(expected) == {0, 1}
 
 
 def test_a_fragment_is_what_follows_a_drawn_row_in_its_units_episode() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Section, Text, grid
 from tacit.evaluation.report.charts import Array, Axis, number, span
@@ -34,6 +34,11 @@ _NAMES = {
     "level": "level of the interval",
     "target": "digest of the evaluated policy",
     "centre": "mean return that the values began with",
+    "behaviour_model: features": "features of the model of the behaviour policy",
+    "behaviour_model: share": "share of the budget: model of the behaviour policy",
+    "behaviour_model: floor": "least probability in that model, in multiples of 1 / actions",
+    "behaviour_model: rounds": "rounds of that model",
+    "behaviour_model: tau": "assumed spread of its logits",
 }
 """Settings and diagnostics that their names alone do not explain."""
 
@@ -130,7 +135,7 @@ def value_lines(evaluation: Evaluation, spec: PublicSpec) -> tuple[ValueLine, ..
     `value_surface` shows; at most 24.
     """
     space = spec.observation
-    if evaluation.theta is None or (isinstance(space, Box) and space.size == 2):
+    if evaluation.theta is None or _is_plane(space):
         return ()
     if isinstance(space, Discrete):
         states = np.arange(space.n)
@@ -138,27 +143,31 @@ def value_lines(evaluation: Evaluation, spec: PublicSpec) -> tuple[ValueLine, ..
     low, high = np.array(space.low), np.array(space.high)
     lines = []
     for index in range(min(space.size, _LINES)):
-        points = np.tile((low + high) / 2, (_LINE, 1))
-        points[:, index] = np.linspace(low[index], high[index], _LINE)
+        middle = np.where(space.whole, np.floor((low + high) / 2), (low + high) / 2)
+        labels = space.categories[index]
+        points = np.tile(middle, (labels or _LINE, 1))
+        points[:, index] = np.linspace(low[index], high[index], labels or _LINE)
         values = evaluation.values(points.astype(np.float32))
-        lines.append(ValueLine(_name(index, space.size), points[:, index], values))
+        lines.append(ValueLine(spec.names("observations")[index], points[:, index], values, discrete=labels > 0))
     return tuple(lines)
+
+
+def _is_plane(space: Space) -> bool:
+    """Whether an observation is two numbers."""
+    return isinstance(space, Box) and space.size == 2 and not any(space.categories)
 
 
 def value_surface(evaluation: Evaluation, spec: PublicSpec) -> ValueSurface | None:
     """The value function over a two-dimensional observation; None for any other."""
     space = spec.observation
-    if evaluation.theta is None or not isinstance(space, Box) or space.size != 2:
+    if evaluation.theta is None or not isinstance(space, Box) or not _is_plane(space):
         return None
     low, high = np.array(space.low), np.array(space.high)
     middles = (np.arange(_SIDE) + 0.5) / _SIDE
     x, y = np.meshgrid(low[0] + middles * (high[0] - low[0]), low[1] + middles * (high[1] - low[1]))
     points = np.stack([x.ravel(), y.ravel()], axis=1).astype(np.float32)
-    return ValueSurface((_name(0, 2), _name(1, 2)), low, high, evaluation.values(points).reshape(_SIDE, _SIDE))
-
-
-def _name(index: int, size: int) -> str:
-    return f"observation_{index}" if size > 1 else "observation"
+    (first, second) = spec.names("observations")
+    return ValueSurface((first, second), low, high, evaluation.values(points).reshape(_SIDE, _SIDE))
 
 
 def _answer(report: EvaluationReport) -> Section:
@@ -233,7 +242,7 @@ def _read(report: EvaluationReport) -> Section:
             title=f"Value of the policy: {written[0]}, interval from {written[1]} to {written[2]}, on the public range",
             x=Axis("value of an episode", *report.limits),
         )
-        words = _reading(interval, str(report.certificate["unit"]["name"]))
+        words = _reading(interval, str(report.certificate["unit"]["name"]), modelled=_modelled(report))
         note = "nothing outside it was possible from the start"
         content = [Chart("On the public range", note, drawn), Text(words, "prose")]
     return Section("How to read the interval", grid(content, wide=True), id="interval", before=True)
@@ -245,6 +254,14 @@ def cautions(report: EvaluationReport) -> list[str]:
     lines = []
     if interval is not None and interval.high - interval.low >= _MOSTLY * (high - low):
         lines.append("The interval fills the range, or nearly so: these records do not tell at this epsilon.")
+    if _modelled(report):
+        share = number(100 * plan["behaviour_model"]["share"])
+        lines.append(
+            f"A private model, on which {share} % of the budget was spent, stands for the behaviour policy: the "
+            "interval does not count its error."
+        )
+    if report.value is not None and interval is None:
+        lines.append("There is no interval: the records have no propensities, and a regression has none to trust.")
     if report.value is not None and min(report.value - low, high - report.value) <= _AT_END * (high - low):
         kind = "declared range"
         if plan["problem"]["return_range"] is None:
@@ -257,18 +274,24 @@ def _finds_range(plan: Mapping[str, Any]) -> bool:
     return plan.get("range_finder") is True and plan["problem"]["return_range"] is None
 
 
-def _reading(interval: Interval, unit: str) -> list[str]:
+def _modelled(report: EvaluationReport) -> bool:
+    """Whether a private model stands for the behaviour policy."""
+    return report.certificate["plan"].get("behaviour_model") is not None
+
+
+def _reading(interval: Interval, unit: str, *, modelled: bool) -> list[str]:
     hundred = f"{100 * interval.level:g} of 100"
+    truth = "mean of the clipped returns as this model weighs them" if modelled else "policy's true value"
     if interval.kind == "two_sided":
         lines = [
             f"Were all of this repeated, with other {unit}s from the same population and with fresh noise, at least "
-            f"about {hundred} such intervals would hold the policy's true value."
+            f"about {hundred} such intervals would hold the {truth}."
         ]
     else:
         side = "below" if interval.kind == "lower" else "above"
         lines = [
-            f"This is a bound on one side. Were all of this repeated, with other {unit}s and fresh noise, the true "
-            f"value would lie {side} it in at most about {100 * (1 - interval.level):.3g} of 100 cases. Nothing is "
+            f"This is a bound on one side. Were all of this repeated, with other {unit}s and fresh noise, the "
+            f"{truth} would lie {side} it in at most about {100 * (1 - interval.level):.3g} of 100 cases. Nothing is "
             "said about the other side: there, the bar ends at the public range."
         ]
     lines.append(f"How it was made: {interval.words}.")

@@ -53,10 +53,10 @@ class DoublyRobust(QEstimator):
         """The noisy sums of both halves."""
         return f"{self.regression.rounds + 2} noisy sums over one fixed half of the units and one over the other"
 
-    def parts(self) -> tuple[PoissonSum, ...]:
+    def sums(self) -> tuple[PoissonSum, ...]:
         """The Gram matrix and the rounds of residuals on the first half, the scores on the second."""
-        first = self.regression.parts(self.problem, self.noise_multiplier, 0)
-        return (*first, self.problem.part(scores.NAME, self.noise_multiplier, fold=1))
+        first = self.regression.parts(self.problem, self.own_noise, 0)
+        return (*first, self.problem.part(scores.NAME, self.own_noise, fold=1))
 
     def half_width(self, spec: PublicSpec) -> float:
         """The width in multiples of the public range."""
@@ -90,7 +90,7 @@ class DoublyRobustScore:
         q = np.take_along_axis(state.over("q", log.observations, shape), chosen, axis=2)[..., 0]
         goes_on = ~log.terminations & (log.step < self.problem.horizon - 1)
         after = goes_on * state.over("v", log.next_observations, shape)
-        corrections = gamma**log.step * scores.weights(log) * (log.rewards + gamma * after - q)
+        corrections = log.discount(gamma) * scores.weights(log) * (log.rewards + gamma * after - q)
         starts = log.alive & (log.step == 0)
         each = corrections * log.alive + starts * state.over("v", log.observations, shape)
         return np.asarray((each.sum(axis=1) / log.episodes - state.centre) / self.width)

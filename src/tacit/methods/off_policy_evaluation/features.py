@@ -14,7 +14,7 @@ from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import imported
 from tacit.privacy.vault.invented import invented_rows
-from tacit.serialization import Kinds
+from tacit.serialization import LATER, Kinds
 from tacit.validation import check
 
 Float32 = NDArray[np.float32]
@@ -80,10 +80,13 @@ class OneHot:
 class Fourier:
     """The Fourier cosine basis (Konidaris, Osentoski and Thomas, AAAI 2011): cos(pi c . x), x scaled to [0, 1]^d.
 
+    Dimensions that are categories come behind it, an indicator for each label.
+
     Args:
         order: largest frequency; order 5 in two dimensions gives (5 + 1)^2 = 36 features.
         low, high: public bounds of each dimension, shape (d,); observations outside are moved onto them.
         coupled: all combinations of frequencies, or only those with one dimension that is not 0 (d * order + 1).
+        labels: of each dimension the number of its labels, 0 of a number (`Box.categories`); None: all are numbers.
 
     Raises:
         PlanError: a value is out of range, or there would be more than 10,000 features.
@@ -94,6 +97,7 @@ class Fourier:
     high: tuple[float, ...]
     coupled: bool = True
     kind: Literal["fourier"] = field(default="fourier", init=False)
+    labels: tuple[int, ...] | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         check("order", self.order, type(self.order) is int and self.order >= 0, "a whole number >= 0")
@@ -104,13 +108,15 @@ class Fourier:
             np.isfinite((a, b)).all() and a < b for a, b in zip(low, high, strict=False)
         )
         check("low, high", (low, high), valid, "finite bounds of every dimension, the lower first")
+        check("labels", self.labels, self.labels is None or len(self.labels) == len(low), "a number of each dimension")
         check("order", self.order, self.size <= 10_000, "at most 10,000 features; coupled=False has far fewer")
 
     @property
     def size(self) -> int:
         """Number of features."""
-        d = len(self.low)
-        return int((self.order + 1) ** d if self.coupled else self.order * d + 1)
+        d = len(self._numbers)
+        waves = (self.order + 1) ** d if self.coupled else self.order * d + 1
+        return int(waves + sum(self.labels or ()))
 
     @property
     def tabular(self) -> bool:
@@ -119,15 +125,24 @@ class Fourier:
 
     @property
     def coefficients(self) -> np.ndarray:
-        """The frequencies c, [n, d]; the first row is 0, the constant feature."""
-        return frequencies(len(self.low), self.order, coupled=self.coupled)
+        """The frequencies c of the numbers, [n, d]; the first row is 0, the constant feature."""
+        return frequencies(len(self._numbers), self.order, coupled=self.coupled)
+
+    @property
+    def _numbers(self) -> list[int]:
+        """The dimensions that are numbers."""
+        return [i for i in range(len(self.low)) if not (self.labels and self.labels[i])]
 
     def __call__(self, observations: np.ndarray) -> Float32:
         """Observations [N, d] (or [N] numbers when d = 1) -> features [N, n]."""
         columns = observations[:, None] if observations.ndim == 1 else observations
         if columns.shape[1] != len(self.low):
             raise _unsuited("Fourier", f"observations of {len(self.low)} dimensions", "bounds of every dimension")
-        return np.asarray(fourier(columns, self.low, self.high, self.coefficients), np.float32)
+        low, high = (np.asarray(bound)[self._numbers] for bound in (self.low, self.high))
+        waves = np.asarray(fourier(columns[:, self._numbers], low, high, self.coefficients), np.float32)
+        labels = ((i, count) for i, count in enumerate(self.labels or ()) if count)
+        marks = [np.asarray(columns[:, [i]] == np.arange(count), np.float32) for i, count in labels]
+        return np.concatenate([waves, *marks], axis=1) if marks else waves
 
     def constant(self, value: float) -> np.ndarray:
         """The constant feature's weight alone."""

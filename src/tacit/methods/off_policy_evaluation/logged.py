@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Tabular, Target, unknown_behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 
 LARGEST_LOG_RATIO = 50.0
@@ -43,6 +43,10 @@ class Logged:
     actions: np.ndarray
     episodes: np.ndarray
 
+    def discount(self, gamma: float) -> np.ndarray:
+        """gamma^step, [U, L]."""
+        return np.asarray((gamma ** np.arange(self.step.shape[1])).take(self.step))
+
     @property
     def lengths(self) -> np.ndarray:
         """tau, the number of counting rows of the episode that each row belongs to, [U, L], at least 1."""
@@ -72,21 +76,25 @@ def logged(rows: Mapping[str, np.ndarray], problem: Problem, policy: Target, beh
     starts = rows["starts"].copy()
     starts[:, 0] = True
     columns = np.arange(mask.shape[1])
-    step = columns - np.maximum.accumulate(np.where(starts, columns, 0), axis=1)
-    counted = np.cumsum(starts, axis=1) <= problem.episodes_per_unit
-    counted &= columns - step <= problem.rows_per_unit - problem.horizon  # the rows that are read hold all of it
+    begun = np.maximum.accumulate(starts * columns, axis=1)
+    step = columns - begun
+    counted = begun <= problem.rows_per_unit - problem.horizon  # the rows that are read hold all of the episode
+    if problem.episodes_per_unit > 1:
+        counted &= np.cumsum(starts, axis=1, dtype=np.int32) <= problem.episodes_per_unit
     alive = mask & counted & (step < problem.horizon)
     terminations = rows["terminations"] & alive
     follows = np.zeros_like(alive)
     follows[:, :-1] = alive[:, :-1] & alive[:, 1:] & ~starts[:, 1:] & ~terminations[:, :-1]
+    ratio = _ratio(rows, policy, behaviour)
+    np.copyto(ratio, 1.0, where=~alive)
     return Logged(
         alive=alive,
         starts=starts,
         follows=follows,
         step=step,
-        rewards=np.where(alive, rows["rewards"], 0).astype(np.float64),
+        rewards=np.multiply(rows["rewards"], alive, dtype=np.float64),
         terminations=terminations,
-        ratio=np.where(alive, _ratio(rows, policy, behaviour), 1.0),
+        ratio=ratio,
         observations=rows["observations"],
         next_observations=rows["next_observations"],
         actions=rows["actions"],
@@ -118,20 +126,22 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: Policy | N
     shape = rows["mask"].shape
     if isinstance(policy, Behaviour):
         return np.ones(shape)
-    observations = rows["observations"].reshape(-1, *rows["observations"].shape[2:])
-    actions = rows["actions"].reshape(-1).astype(np.int64)
-
-    def chosen(actor: Policy) -> np.ndarray:
-        return actor.probabilities(observations)[np.arange(len(actions)), actions].reshape(shape)
-
-    target = chosen(policy)
     if behaviour is None and "propensities" not in rows:
-        raise PlanError(
-            "the behaviour policy is unknown",
-            where="off_policy_evaluation",
-            expected="records with propensities, or behaviour=BehaviourPolicy(...)",
-            remedy="log the probability of each action, or evaluate Behaviour() itself",
-        )
-    propensities = rows["propensities"].astype(np.float64) if behaviour is None else chosen(behaviour)
-    logs = np.log(np.maximum(target, _SMALLEST)) - np.log(np.maximum(propensities, _SMALLEST))
-    return np.where(target > 0, np.exp(np.clip(logs, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)), 0.0)
+        raise unknown_behaviour()
+    target = _chosen(policy, rows)
+    propensities = rows["propensities"] if behaviour is None else _chosen(behaviour, rows)
+    ratio: np.ndarray = np.maximum(propensities, _SMALLEST, dtype=np.float64)
+    np.divide(np.maximum(target, _SMALLEST), ratio, out=ratio)
+    np.clip(ratio, math.exp(-LARGEST_LOG_RATIO), math.exp(LARGEST_LOG_RATIO), out=ratio)
+    np.copyto(ratio, 0.0, where=~(target > 0))
+    return ratio
+
+
+def _chosen(policy: Policy, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The policy's probability of each recorded action, [U, L]."""
+    actions = rows["actions"].reshape(rows["mask"].shape).astype(np.int64, copy=False)
+    observations = rows["observations"]
+    if isinstance(policy, Tabular):
+        return policy.chosen(observations, actions)
+    every = policy.probabilities(observations.reshape(-1, *observations.shape[2:]))
+    return np.take_along_axis(every, actions.reshape(-1, 1), axis=1).reshape(actions.shape)

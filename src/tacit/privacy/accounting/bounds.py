@@ -254,7 +254,7 @@ def _mu(leaves: Leaves, relation: Relation, delta: float) -> float:
     else:
         *_, distribution = _certified(leaves, relation, delta)
         with np.errstate(all="ignore"):
-            needed = np.asarray(distribution.get_delta_for_epsilon(grid[:-1])) + accountants.float_slack(leaves)
+            needed = accountants.deltas(distribution, grid[:-1]) + accountants.float_slack(leaves)
     most = everywhere * 1.01 if math.isfinite(everywhere) else _ENOUGH
     return min(accountants.smallest_mu(grid, needed, most), everywhere)
 

@@ -38,6 +38,10 @@ class Layer:
         return next(iter(self.parameters.values()))
 
 
+class Unsuited(MechanismError):
+    """Book-keeping cannot know a parameter's per-unit gradient; `torch.func` may."""
+
+
 _IN_FLIGHT = 1.25
 """Memory of a backward pass over what it saves or keeps: the gradients on their way between two layers."""
 
@@ -80,7 +84,7 @@ def contributions(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], laye
             raise refused(name, "is used outside its own layer's forward")
     for layer in layers:
         if layer not in by_layer:
-            raise refused(layer.name, "got no gradient in this pass")
+            raise refused(layer.name, "got no gradient in this pass", MechanismError)
     return [by_layer[layer] for layer in layers]
 
 
@@ -150,9 +154,9 @@ def checked_losses(losses: Tensor, units: int) -> Tensor:
     return losses
 
 
-def refused(parameter: str, what: str) -> MechanismError:
+def refused(parameter: str, what: str, kind: type[MechanismError] = Unsuited) -> MechanismError:
     """The error of a parameter whose per-unit gradient cannot be known."""
-    return MechanismError(
+    return kind(
         f"the parameter {what}",
         where=parameter,
         expected="every trainable parameter in exactly one call of its layer a step, on rows laid out unit by unit",

@@ -1,16 +1,18 @@
 """Sums of clipped per-unit gradients, in one forward and one backward pass.
 
 `add_clipped` makes what the mechanism `Vault.noisy_gradient` adds noise to. Models of Linear, LayerNorm, Embedding and
-Table go through book-keeping (`bookkeeping.py`, `layers.py`); if any other layer has trainable parameters, the whole
-model goes through `torch.func` (`bookkeeping.py`). Both give the same sum.
+Table go through book-keeping (`bookkeeping.py`, `layers.py`). If any other layer has trainable parameters, or a layer
+is used in a way that book-keeping cannot follow (`one_by_one`), the whole model goes through `torch.func`. Both give
+the same sum.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
 from types import FunctionType, MethodType
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import torch
@@ -156,6 +158,21 @@ that count. With these among the rows, a unit's loss is the sum of the losses of
 
 _PROBE_UNITS = (4, 64)
 _probed: WeakKeyDictionary[nn.Module, dict[Hashable, int]] = WeakKeyDictionary()
+_one_by_one: WeakSet[nn.Module] = WeakSet()
+
+
+def one_by_one(model: nn.Module, reason: MechanismError) -> None:
+    """From now on the gradients of this model go through `torch.func`, a unit at a time; a warning says so.
+
+    Guarantee: the choice depends on nothing private, as `reason` was met on invented rows; the sum is the same.
+    """
+    _one_by_one.add(model)
+    _probed.pop(model, None)
+    warnings.warn(
+        f"the parameter {reason.where} {reason.what.removeprefix('the parameter ')}, so each unit's gradient is "
+        "computed on its own by torch.func: the same sums, several times slower",
+        stacklevel=2,
+    )
 
 
 def clipped_sum(
@@ -386,11 +403,13 @@ def _units(rows: Mapping[str, Tensor]) -> int:
 
 
 def _layers(model: nn.Module) -> list[Layer] | None:
-    """The trainable layers, or None if one of them is not supported.
+    """The trainable layers, or None if one of them is not supported, or `one_by_one` was called.
 
     Raises:
-        MechanismError: a parameter belongs to two layers.
+        Unsuited: a parameter belongs to two layers.
     """
+    if model in _one_by_one:
+        return None
     names = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
     layers, seen = [], set[int]()
     for module in model.modules():

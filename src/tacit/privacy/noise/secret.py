@@ -411,6 +411,8 @@ def padded(positions: Int64, kept: Int64, rows_per_unit: int) -> tuple[Int64, np
     Guarantee: a row of one unit never stands in another's place: padding repeats the unit's own first row, masked out.
     """
     mask = np.arange(rows_per_unit) < kept[:, None]
+    if len(positions) == mask.size:
+        return positions.reshape(mask.shape), mask
     where = np.repeat(positions[np.cumsum(kept) - kept], rows_per_unit).reshape(mask.shape)
     where[mask] = positions
     return where, mask

@@ -73,11 +73,14 @@ def _edges(space: Box | Discrete) -> Any:
         values = np.arange(min(space.n, MOST_EDGES))
         return values if space.n <= MOST_EDGES else np.concatenate([values, space.n - 1 - values])
     low, high = np.asarray(space.low), np.asarray(space.high)
-    return np.stack([low, high, low + (high - low) / 2, np.clip(0.0, low, high)]).astype(np.float32)
+    middle = low + (high - low) / 2
+    middle = np.where(space.whole, np.floor(middle), middle)
+    return np.stack([low, high, middle, np.clip(0.0, low, high)]).astype(np.float32)
 
 
 def _draw(space: Box | Discrete, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
     if isinstance(space, Discrete):
         return rng.integers(space.n, size=shape)
     low, high = np.asarray(space.low), np.asarray(space.high)
-    return (low + (high - low) * rng.random((*shape, low.size))).astype(np.float32)
+    values = low + (high + space.whole - low) * rng.random((*shape, low.size))
+    return np.where(space.whole, np.floor(values), values).astype(np.float32)

@@ -143,10 +143,14 @@ class IsolationChecks:
             self._check(lambda rows, _: np.asarray(mechanism.contributions(rows)), mechanism)
 
     def objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
-        """Check the objective on invented rows: a step runs, losses stay apart, no statistic is kept."""
+        """Check the objective on invented rows: a step runs, losses stay apart, no statistic is kept.
+
+        A model that book-keeping cannot follow goes on through `torch.func`.
+        """
         import torch
 
-        from tacit.privacy.gradients.clipped_sums import clipped_sum
+        from tacit.privacy.gradients.bookkeeping import Unsuited
+        from tacit.privacy.gradients.clipped_sums import clipped_sum, one_by_one
 
         self._watch(objective, part.name, model)
         key = (part, objective, outline(model))
@@ -186,7 +190,11 @@ class IsolationChecks:
                     remedy="use LayerNorm or GroupNorm instead of BatchNorm",
                 )
             inputs = tensors(self._invented(part, FEW, part.horizon), np.arange(FEW))
-            clipped_sum(model, objective.loss, inputs, part.clip_norm, shares=shares)
+            try:
+                clipped_sum(model, objective.loss, inputs, part.clip_norm, shares=shares)
+            except Unsuited as reason:
+                one_by_one(model, reason)
+                clipped_sum(model, objective.loss, inputs, part.clip_norm, shares=shares)
         self.foreign |= own
         self._models[model].add(key)
 

@@ -36,6 +36,9 @@ Columns = dict[str, np.ndarray]
 KEPT_SUMMARIES = 4
 """How many summaries stay in memory; the one that was made first goes first."""
 
+KEPT_BYTES = 1 << 30
+"""Bytes of contributions to a single sum, above which nothing is kept for later ones."""
+
 CHUNK = 200_000
 """Padded rows that are summarised at a time."""
 
@@ -64,6 +67,11 @@ class Reader:
     def units(self) -> int:
         """How many units there are."""
         return len(self._offsets) - 1
+
+    @property
+    def queried(self) -> bool:
+        """Whether a query made the records, of which nobody checked that it mixes no units."""
+        return self._data._records.queried
 
     @property
     def row_bytes(self) -> int:
@@ -109,9 +117,9 @@ class Reader:
 
     def _columns_at(self, where: np.ndarray, rows_of: RowsOf) -> Columns:
         """All columns at places in the order of the units, with "starts" where rows are the first in order of time."""
-        positions = self._order[where]
+        positions = self._order.take(where)
         columns = {name: column.take(positions, axis=0) for name, column in self._data._columns.items()}
-        return columns | ({"starts": self._episode_starts()[positions]} if rows_of == "first" else {})
+        return columns | ({"starts": self._episode_starts().take(positions)} if rows_of == "first" else {})
 
     def _fragments(
         self, where: np.ndarray, mask: np.ndarray, horizon: int
@@ -215,17 +223,15 @@ class Reader:
 
         Units with equal rows get a running number, so that they do not all share a half. One of them more
         or less changes one half by one such unit, as it would for any other.
+
+        Rows and number are hashed without the key (BLAKE2b), and then by a family that the key chooses from (see
+        `_halves`). The promise needs the first sentence alone; a family of which the halves of any two units are
+        independent makes them even.
         """
         if key not in self._folds:
             if self._named is None:
                 self._named = _numbered(self._digests())
-            keyed = hashlib.blake2b(key=hashlib.blake2b(key.encode(), digest_size=32).digest(), digest_size=1)
-            halves = bytearray()
-            for name in self._named.tolist():
-                own = keyed.copy()
-                own.update(name)
-                halves += own.digest()
-            self._folds[key] = np.frombuffer(halves, np.uint8).astype(np.int64) & 1
+            self._folds[key] = _halves(self._named, key)
         return self._folds[key]
 
     def _digests(self) -> np.ndarray:
@@ -256,7 +262,7 @@ def _as_bytes(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbered(digests: np.ndarray) -> np.ndarray:
-    """Digests [U, 64], each with how many before it are equal to it, as items of 72 bytes."""
+    """Digests [U, 64], each with how many before it are equal to it, as words of 32 bits [U, 18]."""
     numbers = np.zeros(len(digests), "<u8")
     beginnings = np.sort(digests[:, :8].copy().view(np.uint64), axis=None)
     if (beginnings[1:] == beginnings[:-1]).any():
@@ -264,7 +270,20 @@ def _numbered(digests: np.ndarray) -> np.ndarray:
         for unit, digest in enumerate(_as_bytes(digests).tolist()):
             numbers[unit] = equals[digest]
             equals[digest] += 1
-    return _as_bytes(np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1))
+    return np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1).view("<u4")
+
+
+def _halves(names: np.ndarray, key: str) -> np.ndarray:
+    """A bit of each name [U, n] of 32-bit words: the highest of b + sum_i a_i x_i modulo 2^64, [U].
+
+    Over random a and b, the bits of any two different names are uniform and independent (M. Thorup, "High speed hashing
+    for integers and strings", arXiv:1504.06804, section 3.5). Here SHAKE-256 makes a and b of the key.
+    """
+    bits = hashlib.shake_256(key.encode()).digest(8 * (names.shape[1] + 1))
+    b, *a = np.frombuffer(bits, "<u8").astype(np.uint64)
+    blocks = (names[start : start + TALLIED].astype(np.uint64) for start in range(0, len(names), TALLIED))
+    sums = np.concatenate([np.zeros(0, np.uint64), *(block @ np.array(a) for block in blocks)])
+    return np.asarray((sums + b) >> np.uint64(63), np.int64)
 
 
 READ_BYTES = 1 << 26
@@ -323,8 +342,16 @@ class Records:
         """Where the units came from when the records were imported."""
         return self._data.unit_kind
 
+    @property
+    def queried(self) -> bool:
+        """Whether a query made the records, of which nobody checked that it mixes no units."""
+        return self._readers[0].queried
+
     def pieces(self, part: Sum, summary: Summary | None, width: int) -> Iterator[Columns]:
         """A fresh sample for every replicate, some units at a time: their rows, or what the summary made of them.
+
+        What a summary makes of all units is kept for later sums. For a single sum of more than `KEPT_BYTES` of
+        contributions it is made piece by piece instead, which gives the same sum.
 
         Args:
             part: of the plan.
@@ -337,15 +364,18 @@ class Records:
         replicate, units = self._drawn(part)
         reader, read = self.reader(part.held_out), part.rows_per_unit
         unit_bytes = reader.row_bytes * read * part.horizon
-        if summary is not None:
+        single = part.steps * len(self._keys) == 1 and 8 * width * reader.units > KEPT_BYTES
+        kept = summary is not None and not single
+        if summary is not None and kept:
             whole = reader.summaries(summary, np.arange(reader.units), read)
             unit_bytes = sum(column.nbytes for column in whole.values()) // max(1, reader.units)
         size = BLOCK * max(1, SUMMED_BYTES // (unit_bytes + 8 * width) // BLOCK)
         for piece in (slice(start, start + size) for start in range(0, len(units), size)):
-            if summary is None:
-                rows = reader.rows(units[piece], read, part.rows, part.horizon)
-            else:
+            if summary is not None and kept:
                 rows = reader.summaries(summary, units[piece], read)
+            else:
+                rows = reader.rows(units[piece], read, part.rows, part.horizon)
+                rows = rows if summary is None else summary(rows)
             yield {**rows, "replicate": replicate[piece]}
 
     def flat_rows(self, part: Sum) -> Iterator[tuple[Columns, np.ndarray, np.ndarray]]:
