@@ -1,7 +1,8 @@
 """What tables I and II in the mazes cost, one cell of each kind measured, before the others are run.
 
-    python -m experiments.mazes_plan             # measure what is missing, then print the plan of cells
-    python -m experiments.mazes_plan --plan      # print it from the rows that there are
+    python -m experiments.mazes_plan                 # measure what is missing, then print the plan of cells
+    python -m experiments.mazes_plan --only step     # measure steps alone
+    python -m experiments.mazes_plan --only          # measure nothing
 
 A row is the CPU time of one thread: of a step of an agent at a width (`step`), or of a table (`table1`, `table2`: that
 of umaze at epsilon 10 and the first data set, which is kept and not made twice). Hours are cells times these; a table
@@ -124,13 +125,14 @@ def plan(results: Store) -> str:
 def main(arguments: list[str]) -> None:
     """Measure what is missing and print the plan."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plan", action="store_true", help="measure nothing")
+    kinds = ("step", *TABLES)
+    parser.add_argument("--only", nargs="*", choices=kinds, default=kinds, help="kinds of rows")
+    only = parser.parse_args(arguments).only
     torch.set_num_threads(1)
     results = store()
-    if not parser.parse_args(arguments).plan:
-        for key in rows():
-            if not results.has(key):
-                run_row(key, results)
+    for key in rows():
+        if key.split("/")[0] in only and not results.has(key):
+            run_row(key, results)
     print(plan(results))
 
 
