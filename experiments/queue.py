@@ -52,10 +52,10 @@ class Job:
 
 
 QUEUE: tuple[Job, ...] = (
-    Job("tune_agents", 3.0),
+    Job("tune_agents", 2.5),
     Job("table1_trivial", 0.2),
     Job("mazes_plan", 1.0),
-    Job("table1_mazes", 9.0),
+    Job("table1_mazes", 13.0),
     Job("table2_mazes", 18.0),
 )
 """In this order; empty while no rows are wanted. What `tune_agents` finds is written into
