@@ -44,6 +44,7 @@ EXPERIMENTS = (
     "mobility_engine",
     "table1_transitions",
     "table1_trivial",
+    "tune_agents",
     "table1_mazes",
     "table2_mazes",
     "table3_fidelity",

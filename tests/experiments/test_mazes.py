@@ -76,6 +76,21 @@ def test_a_row_of_the_search_holds_a_curve_and_is_shown(tmp_path: Path, monkeypa
     assert last[-1].startswith(f"| trivial straight | {results.values('ring/trivial')['straight']['all']:.0f} |")
 
 
+def test_what_is_chosen_is_held_against_the_straight_run_in_every_public_maze(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = Store(tmp_path / "rows.json", lambda key: None, "none")
+    for key in tune_agents.rows():
+        one = {"straight": {"all": 50.0}} if key.endswith("trivial") else {"all": 40.0 + 10.0 * int(key[-1])}
+        results.rows[key] = {"values": one, "configuration": None}
+    monkeypatch.setattr(tune_agents, "store", lambda: results)
+    assert {figure.value for figure in tune_agents.figures()} == {10.0}
+    assert len(tune_agents.figures()) == 18
+    del results.rows["halls/edac/chosen/903"]
+    with pytest.raises(LookupError, match="halls/edac/chosen/903 is missing"):
+        tune_agents.figures()
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_every_row_is_run_alike_on_data_that_no_former_row_used(table: object) -> None:
     assert table in TABLES
@@ -145,7 +160,7 @@ def test_people_have_the_baselines_of_rows(way: str, tmp_path: Path, monkeypatch
 
 
 def test_what_is_queued_is_checked_and_has_rows() -> None:
-    assert {job.name for job in QUEUE} <= {*check.EXPERIMENTS, "tune_agents", "mazes_plan"}
+    assert {job.name for job in QUEUE} <= {*check.EXPERIMENTS, "mazes_plan"}
     for job in QUEUE:
         module = importlib.import_module(f"experiments.{job.name}")
         assert set(job.missing()) <= set(module.rows())
