@@ -133,10 +133,12 @@ class DataImport:
             several files.
         next: build the next observation from the next row of the episode, whose last row is truncated unless it
             terminates; "drop" leaves such a truncated row out.
-        where: SQL expression that says which rows are read, such as "age >= 18".
+        where: SQL expression that says which rows are read, such as "age >= 18"; windows see these alone.
+        qualify: SQL expression that says which of these rows are kept once windows have seen them.
         reward: SQL expression of the reward, such as "-abs(pulse - 75) / 145".
         action: SQL expression of the action, NAME=EXPRESSION where there are several. Expressions take one row, or
             windows partitioned by the unit.
+        column: SQL expressions of the observation's columns, likewise.
         chunk: rows of a piece of a D4RL recording, with --unit :chunk alone.
         horizon: after how many steps the task cuts an episode, for a D4RL file without timeouts.
         observation: which entry of a Minari dataset's dictionary of observations is read; all of them without it.
@@ -160,8 +162,10 @@ class DataImport:
     time: str | None = None
     next: Annotated[tuple[Literal["drop"], ...] | None, arg(metavar="[drop]")] = None
     where: str | None = None
+    qualify: str | None = None
     reward: str | None = None
     action: tuple[str, ...] | None = None
+    column: tuple[str, ...] | None = None
     chunk: int | None = None
     horizon: int | None = None
     observation: str | None = None

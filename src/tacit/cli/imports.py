@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import glob
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from tacit.data.sources import databases, lake
 from tacit.data.sources.files import Fields, described_spec
 from tacit.data.sources.sorting import Wanted, read
 from tacit.data.sources.tables import parquet_description
-from tacit.data.spec import PublicSpec
+from tacit.data.spec import PublicSpec, Space
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
-_SORTED = ("time", "next", "where", "reward", "action")
+_SORTED = ("time", "next", "where", "qualify", "reward", "action", "column")
 """Options of tables whose rows are sorted, or computed with."""
 _TABLE = ("fields", "episode", "propensity")
 _KINDS = {
@@ -146,8 +147,10 @@ def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None
         time=command.time,
         next=None if command.next is None else "drop" if command.next else "keep",
         where=command.where,
+        qualify=command.qualify,
         reward=command.reward,
-        actions=_actions(command, spec),
+        actions=_named(command.action, "action", spec.action, spec.names("actions")),
+        columns=_named(command.column, "column", spec.observation, spec.names("observations")),
         fields=fields,
     )
     if command.sql is not None and command.database is not None:
@@ -157,14 +160,14 @@ def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None
     read(table, wanted, spec, simulated=command.simulated, store=command.out)
 
 
-def _actions(command: DataImport, spec: PublicSpec) -> dict[str, str]:
-    """Expressions by the names of actions: of "NAME=EXPRESSION" where it begins with one, else of the only action."""
-    known = {column.name for column in spec.action.columns or ()} or set(spec.names("actions"))
+def _named(given: Sequence[str] | None, option: str, space: Space, names: Sequence[str]) -> dict[str, str]:
+    """Expressions by the names of columns: of "NAME=EXPRESSION" where it begins with one, else of the only column."""
+    known = {column.name for column in space.columns or ()} or set(names)
     made: dict[str, str] = {}
-    for words in command.action or ():
+    for words in given or ():
         name, equals, text = words.partition("=")
         name, text = (name.strip(), text) if equals and name.strip() in known else ("", words)
         if name in made:
-            raise refused("data import", "an action is given twice", "one expression for each", "leave one out")
+            raise refused("data import", f"--{option} names a column twice", "one expression for each", "leave one out")
         made[name] = text
     return made

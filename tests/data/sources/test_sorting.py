@@ -177,7 +177,7 @@ def test_rows_and_actions_are_chosen_by_expressions() -> None:
         [2.0, 1.0],
     ]
     with pytest.raises(
-        DataError, match="there are several actions; expected NAME=EXPRESSION with a name of dose, given"
+        DataError, match="the action has several columns; expected NAME=EXPRESSION with a name of dose, given"
     ):
         read(typed(table()), two, actions={"": "1"})
     with pytest.raises(DataError, match="there is no action 'size'"):
@@ -340,3 +340,49 @@ def test_more_rows_than_the_memory_holds_are_sorted_on_the_disk(
     np.testing.assert_array_equal(records.columns["observations"][:, 0], 30 + np.arange(count) % 100)
     assert max(spilled) > 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+EVENTS = pd.DataFrame(
+    {
+        "patient": ["a", "a", "a", "a", "b", "b"],
+        "hour": [0, 1, 2, 3, 0, 1],
+        "code": ["pulse", "drug", "pulse", "pulse", "pulse", "drug"],
+        "value": [70.0, np.nan, 80.0, 90.0, 60.0, np.nan],
+    }
+)
+EVENT_SPEC = PublicSpec(
+    observation=space_of(Column("pulse", low=30, high=220), Column("change", low=-50, high=50)),
+    action=space_of(Column("given", "category", labels=("no", "yes"))),
+    reward=space_of(Column("calm", low=-1, high=0)),
+    source="declared",
+    terminals=False,
+)
+OWN = "OVER (PARTITION BY patient ORDER BY hour)"
+EVENT_WANTED = {
+    "episode": None,
+    "time": "hour",
+    "columns": {"pulse": "value", "change": f"coalesce(value - lag(value) {OWN}, 0)"},
+    "actions": {"": f"if(lead(code) {OWN} = 'drug', 'yes', 'no')"},
+    "reward": "-abs(value - 75) / 175",
+}
+
+
+def test_windows_see_what_qualify_leaves_out_and_not_what_where_does() -> None:
+    kept = read(typed(EVENTS), EVENT_SPEC, **EVENT_WANTED, qualify="code = 'pulse'")
+    assert kept.columns["observations"].tolist() == [[70, 0], [80, 0], [90, 10], [60, 0]]
+    assert kept.columns["actions"].tolist() == [1, 0, 0, 1]
+    assert kept.columns["next_observations"][:, 0].tolist() == [80, 90, 90, 60]
+    seen = read(typed(EVENTS), EVENT_SPEC, **EVENT_WANTED, where="code = 'pulse'")
+    assert seen.columns["observations"].tolist() == [[70, 0], [80, 10], [90, 10], [60, 0]]
+    assert seen.columns["actions"].tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("changes", [{"columns": {"pulse": "avg(value) OVER ()"}}, {"qualify": "rank() OVER () < 9"}])
+def test_columns_and_qualify_cannot_mix_units(changes: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="unit"):
+        read(typed(EVENTS), EVENT_SPEC, **EVENT_WANTED | changes)
+
+
+def test_a_column_that_the_spec_does_not_have_is_refused() -> None:
+    with pytest.raises(DataError, match="no observation 'rate'"):
+        read(typed(EVENTS), EVENT_SPEC, **EVENT_WANTED | {"columns": {"rate": "value"}})

@@ -26,8 +26,10 @@ def from_frame(
     time: str | None = None,
     next: sorting.Next | None = None,
     where: str | None = None,
+    qualify: str | None = None,
     reward: str | None = None,
     actions: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
     fields: Fields | None = None,
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
@@ -43,9 +45,11 @@ def from_frame(
             keeps the order of the table.
         next: "keep" builds the next observation from the next row of the episode, and truncates the last row, whose
             next observation is its own; "drop" leaves that row out. None reads columns that begin with `next_`.
-        where: SQL expression of the rows that are read.
+        where: SQL expression of the rows that are read; windows see these alone.
+        qualify: SQL expression of those that are kept once windows have seen them.
         reward: SQL expression of the reward; None reads its column.
         actions: name of an action in the spec -> its SQL expression; "" names the only one.
+        columns: likewise of the observation's columns.
         fields: names of the columns; None takes `Fields.of(spec)`.
         simulated: whether no record is a real person's.
         store: a folder; the columns are written there in the native format and mapped, not held in memory.
@@ -60,7 +64,9 @@ def from_frame(
         DataError: the records break a rule of `Trajectories`, a column is missing, or an expression is refused.
         FileError: the folder exists already or cannot be written.
     """
-    wanted = sorting.Wanted(unit, episode, time, next, where, reward, actions or {}, fields)
+    wanted = sorting.Wanted(
+        unit, episode, time, next, where, qualify, reward, actions=actions or {}, columns=columns or {}, fields=fields
+    )
     records = sorting.read(table_of(frame), wanted, spec, simulated=simulated, store=store)
     return cls(records, spec, simulated=simulated)
 

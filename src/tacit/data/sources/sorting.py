@@ -44,9 +44,11 @@ class Wanted:
         time: column that orders the rows of an episode: numbers, or dates and times; None keeps the table's order.
         next: build the next observation from the next row of the episode; its last row is truncated ("keep", where the
             next observation is its own) or left out ("drop"). None reads the columns of next observations.
-        where: expression that says which rows are read.
+        where: expression that says which rows are read; windows see these alone.
+        qualify: expression that says which of these rows are kept once windows have seen them.
         reward: expression of the reward.
         actions: name of an action's column in the spec -> its expression; "" names the only one.
+        columns: likewise of the observation's columns.
         fields: names of the columns; None takes `Fields.of`.
     """
 
@@ -55,8 +57,10 @@ class Wanted:
     time: str | None = None
     next: Next | None = None
     where: str | None = None
+    qualify: str | None = None
     reward: str | None = None
     actions: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
     fields: Fields | None = None
 
     @property
@@ -233,11 +237,11 @@ Names = dict[str, list[tuple[str, str]]]
 def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple[tuple[str, tuple[str, ...]], Names]:
     """The query, the columns that it reads, and where its results go."""
     fields = wanted.fields or Fields.of(spec)
-    made, where = _expressions(table, wanted, spec, fields, engine)
+    made, where, qualify = _expressions(table, wanted, spec, fields, engine)
     columns = _columns(table, wanted, spec, fields, made)
     by = (wanted.owner, wanted.episode, wanted.time)
     direct = [source for pairs in columns.values() for _, source in pairs if isinstance(source, str)]
-    read = {name for expression in (*made.values(), *where) for name in expression.columns}
+    read = {name for expression in (*made.values(), *where, *qualify) for name in expression.columns}
     used = tuple(name for name in table.kinds if name in {*by, *direct, *read})
     numbers = () if table.typed else _numbers(spec, fields)
     selected: list[str] = []
@@ -263,6 +267,9 @@ def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple
         kept = f'SELECT *, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
         inner = f'SELECT * FROM ({kept}) WHERE "kept row"'
     chosen = f"SELECT {', '.join(selected)} FROM ({inner})"
+    for condition in qualify:
+        kept = f'SELECT {", ".join(selected)}, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
+        chosen = f'SELECT * EXCLUDE ("kept row") FROM ({kept}) WHERE "kept row"'
     return (_ordered(chosen, keys, [name for name in times if name != ZONE]), used), names
 
 
@@ -280,26 +287,33 @@ def _ordered(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]
 
 def _expressions(
     table: Table, wanted: Wanted, spec: PublicSpec, fields: Fields, engine: Any
-) -> tuple[dict[tuple[str, str], Expression], list[Expression]]:
-    """Checked expressions by field and name in the spec, and that of the rows that are read."""
+) -> tuple[dict[tuple[str, str], Expression], list[Expression], list[Expression]]:
+    """Checked expressions by field and name in the spec, and those of the rows that are read and kept."""
 
     def check(text: str, option: str) -> Expression:
         return checked(text, option, tuple(table.kinds), wanted.owner, engine)
 
     made: dict[tuple[str, str], Expression] = {}
-    actions = [column.name for column in declared(spec, "actions")] or list(fields.actions)
-    for name, text in wanted.actions.items():
-        if (name or actions[0]) not in actions or (not name and len(actions) > 1):
-            raise DataError(
-                f"there is no action {name!r}" if name else "there are several actions",
-                where="--action",
-                expected=f"NAME=EXPRESSION with a name of {', '.join(actions)}",
-                remedy="name the action as the spec does",
-            )
-        made["actions", name or actions[0]] = check(text, f"--action {name}".strip())
+    for target, option, given in (
+        ("actions", "--action", wanted.actions),
+        ("observations", "--column", wanted.columns),
+    ):
+        names = [column.name for column in declared(spec, target)] or list(fields.columns()[target])
+        for name, text in given.items():
+            if (name or names[0]) not in names or (not name and len(names) > 1):
+                what = target.removesuffix("s")
+                raise DataError(
+                    f"there is no {what} {name!r}" if name else f"the {what} has several columns",
+                    where=option,
+                    expected=f"NAME=EXPRESSION with a name of {', '.join(names)}",
+                    remedy=f"name the column of the {what} as the spec does",
+                )
+            made[target, name or names[0]] = check(text, f"{option} {name}".strip())
     if wanted.reward is not None:
         made["rewards", ""] = check(wanted.reward, "--reward")
-    return made, [] if wanted.where is None else [check(wanted.where, "--where")]
+    rows = ((wanted.where, "--where"), (wanted.qualify, "--qualify"))
+    where, qualify = ([] if text is None else [check(text, option)] for text, option in rows)
+    return made, where, qualify
 
 
 def _columns(
@@ -323,7 +337,7 @@ def _columns(
             continue
         known = [column.name for column in declared(spec, target)]
         for i, name in enumerate(named):
-            key = known[i] if known else name if target == "actions" else ""
+            key = known[i] if known else name if target in ("actions", "observations") else ""
             expression = made.get((target, "" if target == "rewards" else key))
             if expression is None and name not in table.kinds:
                 if target in optional:
