@@ -24,10 +24,10 @@ step) needs some 30,000 steps. The former alpha of 20 lets imitation win near th
 higher discount sees farther, but makes these few steps a smaller share of a value: in comb 0.99 is better than 0.995.
 Waves of positions twice as short tell walls apart that longer ones blur.
 
-Not settled: TD3+BC with an alpha of 100 is above the straight run in comb (88 to 56) and zigzag (79.0 to 78.6), but in
-halls it fell from 69 at 16,000 steps to 21 at 32,000; with 40 it is at 86 there (straight run 48). EDAC is above in comb
-(75). IQL is above in comb (65) and below in zigzag (66). The long agents of `experiments.synthesis_agents` have what was
-best so far.
+Not settled: TD3+BC with an alpha of 100 is above the straight run in comb (88 to 56) and zigzag (79.0 to 78.6), but
+in halls it fell from 69 at 16,000 steps to 21 at 32,000; with 40 it is at 86 there (straight run 48). EDAC is above in
+comb (75). IQL is above in comb (65) and below in zigzag (66). The long agents of `experiments.synthesis_agents` have
+what was best so far.
 
 Writes `experiments/results/tuning_agents.json`.
 """
