@@ -209,7 +209,8 @@ class GymDomain:
         except gymnasium.error.DependencyNotInstalled:
             what, remedy = "a package that the environment needs is not installed", "install gymnasium's extra for it"
         except (gymnasium.error.Error, ImportError):
-            near = difflib.get_close_matches(self.name, list(gymnasium.registry), n=3, cutoff=0.6)
+            others = [name for name in gymnasium.registry if not name.startswith("tacit/")]  # these are simulators here
+            near = difflib.get_close_matches(self.name, others, n=3, cutoff=0.6)
             what = "Gymnasium knows no such environment"
             remedy = f"did you mean {' or '.join(near)}" if near else "import the package that registers it first"
         raise DataError(

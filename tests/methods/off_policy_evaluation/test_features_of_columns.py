@@ -26,7 +26,7 @@ SPEC = PublicSpec(
 
 
 def test_labels_have_indicators_behind_the_waves() -> None:
-    phi = features("fourier:1", SPEC)
+    phi = features("fourier:1", SPEC, "--features")
     assert phi == Fourier(1, (30, 0, 0), (200, 2, 99), labels=(0, 3, 0))
     assert phi.size == 4 + 3
     found = phi(np.array([[30, 2, 0], [115, 0, 99]], np.float32))
