@@ -204,6 +204,10 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     RenamedField("", "clip", "clip_norm", beside="steps relative_noise"),
     RenamedField("", "clip", "clip_norm", beside="name"),
+    # columns that are named and typed
+    NewField("Box", "columns", None),
+    NewField("Discrete", "columns", None),
+    NewField("Fourier", "labels", None, beside="coupled"),
 )
 """In the order in which the names changed."""
 
