@@ -1,11 +1,12 @@
 """Earlier methods on the 40-state chain, to be held against `experiments.gpope_chain`.
 
-    python -m experiments.gpope_chain_baselines            # resumable
+    python -m experiments.gpope_chain_baselines            # resumable; about ten minutes of CPU on one core
     python -m experiments.gpope_chain_baselines --quick    # 3 trials at m = 200; written under runs/quick/
     python -m experiments.check gpope_chain_baselines      # recompute the promised figures from the raw rows
 
 The setting is that of `experiments.gpope_chain`, with data sets that are subsets of a pool of 12,000 trajectories: 100
-trials (from m = 3,000 on, data sets overlap and the noise decides). Methods: see `experiments.ope_baselines`.
+trials (20 of `gpope_poisson`, and from m = 3,000 on, where data sets overlap and the noise decides). Methods: see
+`experiments.ope_baselines`.
 
     gpope              full batch, 100 steps, under a grid of step sizes around the public default
     gpope_poisson      Poisson samples of 50, 500 steps, likewise
@@ -29,10 +30,9 @@ from experiments.configuration import Json
 from experiments.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead
 from experiments.ope_methods import Setting, named
 from experiments.ope_plots import IMAGES, Curve, Panel, draw, over_units
-from experiments.ope_trials import trials_of
 from experiments.store import RESULTS, ROOT, Store
 
-POOL, QUICK_POOL = 12_000, 1_000
+POOL, QUICK_POOL, QUICK_TRIALS = 12_000, 1_000, 3
 
 
 def store(path: Path = RESULTS / "gpope_chain_baselines.json", *, quick: bool = False) -> Store:
@@ -44,7 +44,9 @@ def store(path: Path = RESULTS / "gpope_chain_baselines.json", *, quick: bool = 
 def configuration(key: str, quick: bool = False) -> Json:
     """What a row was made with."""
     _, name, setting = named(key)
-    return ope_baselines.asked(gpope_chain.domain(), None, pool_size(quick), name, setting, trials_of(quick))
+    return ope_baselines.asked(
+        gpope_chain.domain(), None, pool_size(quick), name, setting, trials(name, setting.units, quick)
+    )
 
 
 def rows() -> list[str]:
@@ -63,6 +65,13 @@ def pool_size(quick: bool) -> int:
 def pool(quick: bool) -> Pool:
     """The simulated units."""
     return Pool(gpope_chain.domain(), pool_size(quick))
+
+
+def trials(name: str, units: int, quick: bool) -> int:
+    """How many data sets of this size."""
+    if quick:
+        return QUICK_TRIALS
+    return 100 if units <= 1_000 and name != "gpope_poisson" else 20
 
 
 def settings() -> list[Setting]:
@@ -109,7 +118,7 @@ def plot() -> None:
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     """Make one row at full size (unless it is to be quick)."""
     _, name, setting = named(key)
-    ope_baselines.run(pool(quick), name, setting, trials_of(quick), results)
+    ope_baselines.run(pool(quick), name, setting, trials(name, setting.units, quick), results)
 
 
 def main(arguments: list[str]) -> None:
