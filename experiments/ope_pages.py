@@ -91,7 +91,7 @@ def steps() -> str:
     panels = []
     for title, (module, domain) in places.items():
         store = module.store()
-        for column, label in (("rmse_mean", "RMSE in the public range"), ("mspbe_mean", "MSPBE")):
+        for column, label in (("rmse_mean", "RMSE of V"), ("mspbe_mean", "MSPBE")):
             curves = [
                 _curve(f"{words}, epsilon {one.epsilon:g}", store.values(one.key(domain, name)), column)
                 for name, words in (("gpope", "full batch"), ("gpope_paper", "one of m"))
