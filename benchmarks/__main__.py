@@ -41,6 +41,8 @@ RUNS: Mapping[str, int] = {
     "scale": 1,
     "start_up": 1,
     "histograms": 5,
+    "outputs": 1,
+    "ingest": 1,
 }
 """How often each is run: once where one run is minutes of rounds of its own, whose median it prints."""
 WORSE = 1.15

@@ -44,8 +44,8 @@ def release(vault: tacit.Vault, epsilon: float, folder: Path) -> tacit.Release[t
     plan = tacit.synthesis.TransitionsPlan(steps=200, sampling_rate=0.05, rows_per_unit=4)
     plan = plan.calibrate(unit=UNIT, epsilon=epsilon, delta=1e-6)
     result = tacit.synthesis.fit(plan, vault)
-    name = f"visits/synthetic-epsilon{epsilon:g}-v0"
-    result.value.sample(10_000).to_minari(name, root=folder, certificate=result.certificate.to_json())
+    path = folder / f"synthetic-epsilon{epsilon:g}.parquet"
+    result.value.sample(10_000).to_parquet(path, certificate=result.certificate.to_json())
     return result
 
 

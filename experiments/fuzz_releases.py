@@ -14,8 +14,9 @@ import experiments.fuzz_mutations as change
 from experiments.fuzz_bombs import tensor_bomb
 from experiments.fuzz_cases import GRID, SPEC, UNIT, Reader, days, trajectories
 from tacit import Box, Certificate, Ledger, Vault, hub
-from tacit.cli import data, generate, imitate_plan, worlds
+from tacit.cli import generate, imitate_plan, worlds
 from tacit.cli.run_folder import RunFolder
+from tacit.data import spec_files
 from tacit.data.mobility import trips
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
@@ -286,7 +287,7 @@ READERS = (
     Reader("checkpoint", "state", _checkpoints, _read_checkpoint, _TENSORS, own=("ledger", "ledger.lock")),
     Reader("generated days", "days.csv", _generated, _read_days, _TEXT, _day_digest),
     Reader("beside generated days", "days.csv.json", _beside, _read_days, _JSON, _day_digest),
-    Reader("public bounds", "spec.json", _json(SPEC.to_json()), lambda f: data.read_spec(f / "spec.json"), _JSON),
+    Reader("public bounds", "spec.json", _json(SPEC.to_json()), lambda f: spec_files.read(f / "spec.json"), _JSON),
     Reader("bounds", "b.json", _json(_PLAIN), lambda f: worlds.read_bounds(f / "b.json"), _JSON),
     Reader("grid", "grid.json", _json(GRID.to_json()), lambda f: imitate_plan.read_grid(f / "grid.json"), _JSON),
     Reader("run", "run.json", _json(_RUN), lambda f: RunFolder(f).read(), _JSON),

@@ -94,6 +94,18 @@ def _concerns(settings: dict[str, Json], kind: str, beside: str) -> bool:
     return settings.get("type", UNTYPED) == kind and all(name in settings for name in beside.split())
 
 
+_ESTIMATORS = (
+    *(
+        "SufficientStatistics",
+        "ImportanceSampling",
+        "FittedQ",
+        "DoublyRobust",
+        "Gpope",
+        "Overlap",
+        "ResidualRegression",
+    ),
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     *(
         NewField("CartPole", name, value)
@@ -208,6 +220,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     NewField("Box", "columns", None),
     NewField("Discrete", "columns", None),
     NewField("Fourier", "labels", None, beside="coupled"),
+    # a private model of the behaviour policy
+    *(NewField(name, "behaviour_model", None, beside="problem noise_multiplier") for name in _ESTIMATORS),
 )
 """In the order in which the names changed."""
 

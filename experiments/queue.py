@@ -1,4 +1,7 @@
-"""Run what is missing, one row after another, in one process: `nice -n 19 python -m experiments.queue [--list]`.
+"""Run what is missing, one row after another, in one process: `nice -n 19 python -m experiments.queue`.
+
+    python -m experiments.queue --list                      # what is missing
+    python -m experiments.queue tune_agents mazes_plan      # some jobs
 
 `QUEUE` names the experiments whose rows are wanted, the most important first, with a budget of CPU hours each. A row
 is written when it is done, so that a stopped queue goes on where it was. Rows that exist are never made again because
@@ -51,16 +54,24 @@ class Job:
             module.run_row(key, module.store())
 
 
-QUEUE: tuple[Job, ...] = ()
-"""In this order. Empty while no rows are wanted."""
+QUEUE: tuple[Job, ...] = (
+    Job("tune_agents", 2.5),
+    Job("table1_trivial", 0.2),
+    Job("mazes_plan", 1.0),
+    Job("table1_mazes", 13.0),
+    Job("table2_mazes", 18.0),
+)
+"""In this order; empty while no rows are wanted. The tables are run when what `tune_agents` finds stands in
+`experiments.synthesis_agents`: until then name the jobs before them."""
 
 
 def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[[], float] = time.process_time) -> None:
     """Run or list the queue."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="jobs; all by default")
     parser.add_argument("--list", action="store_true", help="print what is missing and run nothing")
     options = parser.parse_args(arguments)
-    for job in jobs:
+    for job in (job for job in jobs if job.name in options.names or not options.names):
         if options.list:
             print(f"{job.name}: {len(job.missing())} rows are missing, at most {job.hours:g} CPU hours")
         else:

@@ -1,8 +1,9 @@
 """The agents that learn from synthetic transitions, with their settings, and policies that need no learning.
 
-Settings of the mazes were chosen on public ones, by the returns of what learned from synthetic rows
-(`experiments.tune_agents`): Fourier features above all, since walls cut the values of positions. The half-cheetah's are
-the agents' defaults with the weight of TD3+BC's paper.
+Settings of `iql`, `td3_bc` and `edac` in mazes were chosen on public ones by the returns of what learned from synthetic
+rows, and are too short: real rows teach them less than they could. Those of `LONG` were chosen on real rows of public
+mazes (`experiments.tune_agents`, whose words hold the reasons). The half-cheetah's are the agents' defaults with the
+weight of TD3+BC's paper.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tacit.agents.td3_bc import Td3BcConfig
 from tacit.envs.maze_layouts import Layout
 from tacit.evaluation.statistics import Straight
 
-_WALLS = Fourier(64, bandwidth=(1.0, 1.0, 0.3, 0.3))
+_WALLS, _NARROW_WALLS = (Fourier(64, bandwidth=(width, width, 0.3, 0.3)) for width in (1.0, 2.0))
 MAZE: Mapping[str, Any] = {
     "iql": IqlConfig(
         steps=12_000,
@@ -35,7 +36,22 @@ MAZE: Mapping[str, Any] = {
     ),
     "td3_bc": Td3BcConfig(steps=16_000, target_rate=0.02, features=_WALLS),
     "edac": EdacConfig(steps=8_000, features=_WALLS),
+    "iql_long": IqlConfig(
+        steps=24_000,
+        batch=128,
+        width=64,
+        expectile=0.9,
+        inverse_temperature=10.0,
+        weight_cap=1e5,
+        target_rate=0.05,
+        layer_norm=False,
+        fall=0.3,
+        features=_NARROW_WALLS,
+    ),
+    "td3_bc_long": Td3BcConfig(steps=32_000, alpha=40.0, target_rate=0.05, features=_NARROW_WALLS),
+    "edac_long": EdacConfig(steps=16_000, target_rate=0.05, features=_NARROW_WALLS),
 }
+AGENTS, LONG = ("iql", "td3_bc", "edac"), ("iql_long", "td3_bc_long", "edac_long")
 LOCOMOTION: Mapping[str, Any] = {
     "iql": IqlConfig(batch=128, width=64, layer_norm=False, fall=0.3),
     "td3_bc": Td3BcConfig(alpha=1.0, steps=20_000, batch=256, width=128, target_rate=0.005, learning_rate=3e-4),

@@ -89,12 +89,14 @@ class Diffusion:
         change: an ablation.
         curiosity: rate in pre-training.
         raking: whether noisy histograms are released besides, by which its rows are weighted.
+        general: whether these are the tables of any task (`Raking.of`), in place of those for points in a plane.
         rows: private rows at most; 1 shows what noise alone makes, 0 stops after the public rows.
     """
 
     change: ablations.Name | None = None
     curiosity: float | None = None
     raking: bool = False
+    general: bool = False
     rows: int | None = None
 
     @property
@@ -107,7 +109,7 @@ class Diffusion:
         return {
             "method": "diffusion",
             "plan": describe(self._without_raking(here, scale)),
-            "raking": raking_settings(here, scale) if self.raking else None,
+            "raking": raking_settings(here, scale, self.general) if self.raking else None,
             "ablation": ablated(self.change),
             "private_rows": self.rows,
             "rows": scale.rows,
@@ -116,7 +118,7 @@ class Diffusion:
     def plan(self, here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
         """Before calibration, with the pre-training that is run."""
         plan = self._without_raking(here, scale)
-        return dataclasses.replace(plan, raking=raking(here, scale)) if self.raking else plan
+        return dataclasses.replace(plan, raking=raking(here, scale, self.general)) if self.raking else plan
 
     def _without_raking(self, here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
         plan = base(here, scale)
@@ -165,22 +167,23 @@ def base(here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
 
 
 @functools.cache
-def raking(here: Domain, scale: Scale) -> synthesis.Raking:
+def raking(here: Domain, scale: Scale, general: bool = False) -> synthesis.Raking:
     """The tables of a domain, with bins by the quantiles of one set of public rows."""
-    make, settings = _raking_of(here, scale)
+    make, settings = _raking_of(here, scale, general)
     return make(here.spec, **settings, public=here.public(0), provenance=here.provenance)
 
 
-def _raking_of(here: Domain, scale: Scale) -> tuple[Callable[..., synthesis.Raking], dict[str, Any]]:
+def _raking_of(here: Domain, scale: Scale, general: bool) -> tuple[Callable[..., synthesis.Raking], dict[str, Any]]:
     """Who makes the tables of a domain, and in which settings they differ from the default ones."""
-    make = synthesis.Raking.plane if here.spec.observation.size == 4 else synthesis.Raking.of
+    flat = here.spec.observation.size == 4 and not general
+    make = synthesis.Raking.plane if flat else synthesis.Raking.of
     return make, {"population": here.population} | ({"pool": 2 * scale.rows} if scale.quick else {})
 
 
 @functools.cache
-def raking_settings(here: Domain, scale: Scale) -> Json:
+def raking_settings(here: Domain, scale: Scale, general: bool = False) -> Json:
     """The tables of a domain; where public rows move the edges of their bins, by the number of these alone."""
-    make, settings = _raking_of(here, scale)
+    make, settings = _raking_of(here, scale, general)
     return tables_of(make(here.spec, **settings))
 
 

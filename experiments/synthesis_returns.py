@@ -28,7 +28,6 @@ from experiments.synthesis_domains import DOMAINS, Domain
 from tacit.agents.offline import Policy, Watch, train_tables
 from tacit.envs.maze_layouts import LAYOUTS
 
-AGENTS = tuple(MAZE)
 WORDS = "defaults of methods, settings of experiments.synthesis_agents, chosen on public layouts and seeds"
 
 

@@ -1,9 +1,11 @@
 """How the experiments make synthetic transitions: tacit's method with its ablations, the baselines, and the controls.
 
 raked              tacit's method: the default plan of `tacit.synthesis`, and raking by noisy histograms
+raked_of           the same with the histograms of any task (`Raking.of`), not those for points in a plane
 raking_alone       the histograms without a model
 tacit              the default plan without raking, as all ablations are
-mst, aim, privsyn  marginals at their best public bins; `pgm_paper` as the paper ran PGM (four bins, their centres)
+mst, aim, privsyn  marginals at their best public bins; `aim_3` knows three columns at once
+pgm_paper          PGM as the paper ran it (four bins, their centres)
 pate_gan           a GAN behind noisy votes; `pre_pate_gan` with public pre-training that is kept
 non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_50` has a rate of 0.5
 pretraining        public rows alone, without any private one
@@ -37,6 +39,7 @@ from experiments.synthesis_fits import (
     raking_settings,
     vault,
 )
+from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.baselines import pate_gan, raking_alone
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder
@@ -63,24 +66,26 @@ class Marginals:
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
         """Its plan, with bins by the bounds, and whether it is run with those of public rows."""
-        plan = self._planned(here, Discretisation(here.spec, self.bins))
+        plan = self.planned(here.spec, Discretisation(here.spec, self.bins))
         return {"method": self.module, "plan": describe(plan), "public_bins": not self.paper, "rows": scale.rows}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Fit through the doors, sample."""
-        module = self._imported()
-        raw = self._planned(here, None if self.paper else _cut(here, seed, self.bins))
+        module = self.imported()
+        raw = self.planned(here.spec, None if self.paper else _cut(here, seed, self.bins))
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
         with vault(here, own, here.private(seed)) as doors:
             value, cost = metered(lambda: module.fit(own, doors, seed=seed).value)
         return drawn(value, seed, scale, promised(own) | {"fit": cost})
 
-    def _imported(self) -> Any:
+    def imported(self) -> Any:
+        """The baseline's module."""
         return importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
 
-    def _planned(self, here: Domain, cut: Discretisation | None) -> Any:
-        plan = getattr(self._imported(), self.plan)
-        return plan.paper(here.spec) if self.paper else plan(discretisation=cut, **dict(self.settings))
+    def planned(self, spec: PublicSpec, cut: Discretisation | None) -> Any:
+        """Its plan on these bins, before calibration."""
+        plan = getattr(self.imported(), self.plan)
+        return plan.paper(spec) if self.paper else plan(discretisation=cut, **dict(self.settings))
 
 
 @functools.lru_cache(maxsize=2)
@@ -98,18 +103,19 @@ class Gan:
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
         """Its plan."""
-        return {"method": "pate_gan", "plan": describe(self._planned(here, scale)), "rows": scale.rows}
+        return {"method": "pate_gan", "plan": describe(self.planned(here.provenance, scale)), "rows": scale.rows}
 
-    def _planned(self, here: Domain, scale: Scale) -> pate_gan.PateGanPlan:
+    def planned(self, provenance: str, scale: Scale) -> pate_gan.PateGanPlan:
+        """Its plan, before calibration."""
         raw = pate_gan.PateGanPlan(steps=10, hold=2) if scale.quick else pate_gan.PateGanPlan()
         if not self.public:
             return raw
         steps = {"steps": 20} if scale.quick else {}
-        return replace(raw, pretraining=pate_gan.GanPretraining(provenance=here.provenance, **steps))
+        return replace(raw, pretraining=pate_gan.GanPretraining(provenance=provenance, **steps))
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Pre-train, fit through the doors, sample."""
-        raw = self._planned(here, scale)
+        raw = self.planned(here.provenance, scale)
         start, notes = _begun(raw, here, seed) if self.public else (None, {})
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
         with vault(here, own, here.private(seed)) as doors:
@@ -147,10 +153,12 @@ class Histograms:
 WAYS: dict[str, Way] = {
     "real": Shown(),
     "raked": Diffusion(raking=True),
+    "raked_of": Diffusion(raking=True, general=True),
     "tacit": Diffusion(),
     "mst": Marginals("mst", "MstPlan"),
     "pgm_paper": Marginals("pgm", "PgmPlan", paper=True),
     "aim": Marginals("aim", "AimPlan", bins=40, settings=(("cells", 2**20),)),
+    "aim_3": Marginals("aim", "AimPlan", bins=40, settings=(("cells", 2**20), ("degree", 3))),
     "privsyn": Marginals("privsyn", "PrivSynPlan"),
     "pate_gan": Gan(),
     "pre_pate_gan": Gan(public=True),

@@ -36,8 +36,9 @@ from experiments import synthesis_cache
 from experiments import synthesis_fits as fits
 from experiments.check import Figure
 from experiments.store import ROOT, Store
+from experiments.synthesis_agents import AGENTS
 from experiments.synthesis_domains import DOMAINS, Domain, Own
-from experiments.synthesis_returns import AGENTS, WORDS, Cell, cells, column, configuration, fill
+from experiments.synthesis_returns import WORDS, Cell, cells, column, configuration, fill
 from experiments.synthesis_returns import store as results_of
 from tacit.evaluation.statistics import Estimate, apart, bootstrap, ratio, welch
 

@@ -34,7 +34,7 @@ from experiments.check import Figure
 from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_returns import folder
-from experiments.trajectory_domains import DOMAINS
+from experiments.trajectory_domains import DOMAINS, WITH_LARGE
 from tacit.evaluation.statistics import Estimate, apart, bootstrap, ratio
 
 NAME = "table2_trajectories"
@@ -101,7 +101,7 @@ def rows() -> list[str]:
 def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
     """Everything that decides a cell, but its seed: its domain, its way to a table and its agent."""
     cell = Cell.of(key)
-    here = DOMAINS[cell.domain]
+    here = WITH_LARGE[cell.domain]
     return {**ways.configuration(here, cell.way, cell.epsilon, scale), **here.judge(cell.agent, scale)}
 
 
@@ -123,7 +123,7 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
         if not results.has(cell.key):
             stacks.setdefault((cell.domain, cell.seed, cell.agent), []).append(cell)
     for (name, seed, agent), stack in stacks.items():
-        here = DOMAINS[name]
+        here = WITH_LARGE[name]
         found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
         began = time.process_time()
         judged = here.judged(agent, [one.columns for one in found], seed, scale)

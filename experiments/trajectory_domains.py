@@ -286,8 +286,7 @@ class Patients:
 
     def raking(self, seed: int | None) -> Raking:
         """The default tables."""
-        public = None if seed is None else self.public(seed).columns
-        return Raking.of(self.spec, population=self.population, public=public, provenance=self.provenance)
+        return general_raking(self, seed)
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
         """Discrete CQL, judged on fresh patients."""
@@ -326,6 +325,12 @@ def _plane(here: MazePeople, seed: int | None) -> Raking:
     return Raking.plane(here.spec, population=here.population, public=public, provenance=here.provenance)
 
 
+def general_raking(here: People, seed: int | None) -> Raking:
+    """The tables of any task."""
+    public = None if seed is None else here.public(seed).columns
+    return Raking.of(here.spec, population=here.population, public=public, provenance=here.provenance)
+
+
 def _split(columns: Columns, spec: PublicSpec) -> list[Trajectories]:
     """Worlds, whose rows begin at the numbers `columns[_WORLDS]`."""
     bounds = itertools.pairwise(columns[_WORLDS])
@@ -347,3 +352,5 @@ DOMAINS: dict[str, People] = {
     here.name: here
     for here in (MazePeople("umaze"), MazePeople("medium"), Patients(), MazePeople("umaze", population=2_000))
 }
+WITH_LARGE: dict[str, People] = {**DOMAINS, "large": MazePeople("large")}
+"""Those of `experiments.table2_mazes` too."""

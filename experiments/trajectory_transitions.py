@@ -1,7 +1,9 @@
 """Ways from people to synthetic transitions under the guarantee of a whole person.
 
 raked_by_gradients  the diffusion model of transitions, which learns by noisy gradients, weighted by histograms
+raked_of            the same with the histograms of any task (`Raking.of`)
 raking_alone        the histograms without a model
+noise_only          raked_by_gradients on a vault that holds a single person
 
 All settings are those of `synthesis.TransitionsPlan.for_people`: what is tuned is tuned there.
 """
@@ -14,12 +16,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from experiments.configuration import Json, describe
 from experiments.synthesis_cache import Columns, Notes, metered, rows_of
 from experiments.synthesis_fits import MEMORY, Scale, promised, tables_of
-from experiments.trajectory_domains import DELTA, People, unit
+from experiments.trajectory_domains import DELTA, People, general_raking, unit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Encoder, Pretraining
@@ -37,21 +39,26 @@ class Transitions:
 
     Args:
         public: whether the model begins with public rows.
+        general: whether the histograms are those of any task.
+        alone: whether the vault holds a single person, which shows what noise alone makes.
     """
 
     public: bool = True
+    general: bool = False
+    alone: bool = False
     private = True
 
     def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
         """Its plan and the tables that it is raked by."""
         settings = planned(self.plan(here, epsilon, scale, public_seed=None))
-        return {"method": "diffusion", "plan": settings, "rows": scale.rows}
+        one = {"private_people": 1} if self.alone else {}
+        return {"method": "diffusion", "plan": settings, "rows": scale.rows, **one}
 
     def plan(
         self, here: People, epsilon: float, scale: Scale, *, public_seed: int | None = 0
     ) -> synthesis.TransitionsPlan:
         """Before calibration."""
-        raking = here.raking(public_seed)
+        raking = general_raking(here, public_seed) if self.general else here.raking(public_seed)
         plan = synthesis.TransitionsPlan.for_people(
             population=here.population,
             epsilon=epsilon,
@@ -67,7 +74,8 @@ class Transitions:
             public = here.public(seed).columns
             start = synthesis.pretrain(plan, Encoder.from_public(here.spec, public), public, seed=seed)
         own = plan.calibrate(unit=unit(here), epsilon=epsilon, delta=DELTA)
-        with vault(here, own, here.people(seed)) as doors:
+        there: Any = dataclasses.replace(cast(Any, here), population=1) if self.alone else here
+        with vault(here, own, there.people(seed)) as doors:
             value, cost = metered(lambda: synthesis.fit(own, doors, pretrained=start).value)
         columns, sampling = metered(lambda: value.sample_columns(scale.rows, seed=seed))
         return rows_of(columns), promised(own) | {"fit": cost, "sample": sampling}
@@ -100,6 +108,8 @@ class Histograms:
 
 TRANSITIONS: dict[str, Transitions | Histograms] = {
     "raked_by_gradients": Transitions(),
+    "raked_of": Transitions(general=True),
+    "noise_only": Transitions(alone=True),
     "raking_alone": Histograms(),
 }
 

@@ -3,7 +3,8 @@
 tacit_j, by_gradients               whole trajectories (`trajectory_fragments`)
 raked                               rows of such trajectories (likewise)
 unet, dp_transformer                whole trajectories without histograms (`trajectory_rivals`)
-raked_by_gradients, raking_alone    transitions (`trajectory_transitions`)
+raked_by_gradients, raked_of, noise_only, raking_alone    transitions (`trajectory_transitions`)
+mst, aim, privsyn, pate_gan         rows by the baselines of transitions (`trajectory_baselines`)
 real                                the private trajectories
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from experiments.configuration import Json
 from experiments.synthesis_cache import Columns, Notes, kept, rows_of
 from experiments.synthesis_fits import FULL, Scale, guarantee
+from experiments.trajectory_baselines import BASELINES, GanOfPeople, MarginalsOfPeople
 from experiments.trajectory_domains import DELTA, People, unit
 from experiments.trajectory_fragments import EPISODES, FRAGMENTS, SEAMS, Fragments
 from experiments.trajectory_rivals import RIVALS
@@ -42,8 +44,8 @@ class Real:
         return {"method": "real trajectories"}
 
 
-Way = Fragments | Transitions | Histograms | Real
-WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS, **RIVALS}
+Way = Fragments | Transitions | Histograms | MarginalsOfPeople | GanOfPeople | Real
+WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS, **RIVALS, **BASELINES}
 
 
 def key(here: str, way: str, epsilon: float, seed: int) -> str:

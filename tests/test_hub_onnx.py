@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from tacit.agents.features import Features, OneHot, Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
+from tacit.agents.policy_files import FeedForward
 from tacit.errors import FileError, PlanError
 from tacit.hub import onnx_graph
+from tacit.methods.off_policy_evaluation import Network
 
 LOW, HIGH = (-4.8, -4.0, -0.418), (4.8, 4.0, 0.25)
 FEATURES = {"scaled": Scaled(LOW, HIGH), "quadratic": Quadratic(LOW, HIGH), "one-hot": OneHot(5)}
@@ -102,3 +105,37 @@ def test_a_module_of_ones_own_is_refused(tmp_path: Path) -> None:
     theta = np.zeros(policy.parameters, np.float32)
     with pytest.raises(PlanError, match="expected an Mlp; export a module of your own"):
         onnx_graph.write(policy, theta, tmp_path / "policy.onnx", [])
+
+
+@pytest.mark.parametrize("hidden", [(), (6,), (6, 4)])
+@pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES)
+def test_what_tacit_exports_is_read_again(features: Features, hidden: tuple[int, ...], tmp_path: Path) -> None:
+    policy, theta, seen = case(features, HEADS["categorical"], hidden)
+    onnx_graph.write(policy, theta, tmp_path / "policy.onnx", ())
+    shown = played(tmp_path / "policy.onnx", seen)
+    read = Network.load(tmp_path / "policy.onnx")
+    assert type(read.features) is type(features)
+    kept = FeedForward.of(policy, theta[None])
+    for network in (read, Network.of(kept)):
+        np.testing.assert_allclose(network.probabilities(seen), shown["probabilities"], atol=2e-5)
+    greedy = Network.of(dataclasses.replace(kept, greedy=True)).probabilities(seen)
+    assert greedy.tolist() == np.eye(3)[shown["greedy"]].tolist()
+
+
+def test_a_graph_that_ends_with_its_best_action_is_greedy(tmp_path: Path) -> None:
+    policy, theta, seen = case(FEATURES["scaled"], HEADS["categorical"], (6,))
+    onnx_graph.write(policy, theta, tmp_path / "policy.onnx", ())
+    model = onnx.load(tmp_path / "policy.onnx")
+    model.graph.node.remove(next(node for node in model.graph.node if node.op_type == "Softmax"))
+    onnx.save(model, tmp_path / "greedy.onnx")
+    expected = np.eye(3)[played(tmp_path / "policy.onnx", seen)["greedy"]]
+    assert Network.load(tmp_path / "greedy.onnx").probabilities(seen).tolist() == expected.tolist()
+
+
+def test_policies_that_are_no_layers_over_actions_are_refused() -> None:
+    policy, theta, _ = case(FEATURES["scaled"], HEADS["gaussian"], (6,))
+    with pytest.raises(PlanError, match="continuous actions"):
+        FeedForward.of(policy, theta[None])
+    policy, theta, _ = case(FEATURES["scaled"], HEADS["categorical"], (6,))
+    with pytest.raises(PlanError, match="several replicates"):
+        FeedForward.of(policy, np.stack([theta, theta]))

@@ -125,3 +125,23 @@ def test_what_somebody_may_not_read_is_refused_in_a_sentence(mode: int) -> None:
                     attempt()
         finally:
             os.seteuid(0)
+
+
+def written(path: Path, *, whole: bool = True) -> None:
+    with plain_files.new(path) as partial:
+        partial.write_text("a text")
+        assert not path.exists()
+        if not whole:
+            raise ValueError("it stops here")
+
+
+def test_a_new_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
+    written(tmp_path / "a")
+    assert (tmp_path / "a").read_text() == "a text"
+    with pytest.raises(FileError, match="the file exists already"):
+        written(tmp_path / "a")
+    with pytest.raises(ValueError, match="it stops here"):
+        written(tmp_path / "b", whole=False)
+    with pytest.raises(FileError, match="the file could not be written"):
+        written(tmp_path / "no" / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -13,7 +13,10 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from tacit.errors import FileError
 
 MOST = 64 * 2**20
 """Bytes that a file of settings, grids or findings may have."""
@@ -109,3 +112,42 @@ def write(path: Path, content: str, *, mode: int = 0o644) -> None:
         with contextlib.suppress(OSError):
             os.unlink(partial)
         raise
+
+
+def require_free(path: Path) -> None:
+    """Refuse to write over something.
+
+    Raises:
+        FileError: there is something of this name.
+    """
+    if os.path.lexists(path):
+        raise FileError(
+            "the file exists already",
+            where=str(path),
+            expected="a name that is still free",
+            remedy="choose another name or remove this one",
+        )
+
+
+@contextlib.contextmanager
+def new(path: Path) -> Iterator[Path]:
+    """The name to write a new file under: it appears under its own when it is whole, or not at all.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    require_free(path)
+    try:
+        partial.unlink(missing_ok=True)
+        yield partial
+        os.link(partial, path)
+    except OSError as error:
+        raise FileError(
+            "the file could not be written",
+            where=str(path),
+            expected="a writable folder with free space",
+            remedy="free some space or choose another folder",
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)

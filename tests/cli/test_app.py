@@ -155,8 +155,43 @@ def test_the_commands_load_nothing_heavy() -> None:
 
 def test_every_command_is_run_by_something() -> None:
     kinds = {value for value in vars(declarations).values() if isinstance(value, type) and is_dataclass(value)}
-    assert len(kinds) == 25
+    assert len(kinds) == 27
     assert set(app.FUNCTIONS) == kinds
     for path in app.FUNCTIONS.values():
         module, _, function = path.partition(".")
         assert inspect.isfunction(getattr(import_module(f"tacit.cli.{module}"), function))
+
+
+@pytest.mark.parametrize(
+    ("words", "always", "here"),
+    [
+        ("imitate a.csv b.csv", ("--epsilon", "--out"), ("--population", "--zone", "the public grid", "--ledger")),
+        ("imitate --city 300", ("--epsilon", "--delta", "--out"), ()),
+        ("learn logs --method consensus", ("--delta", "--out"), ("--population", "--world", "--present")),
+        ("learn logs --method return-weighted --population 50", ("--epsilon",), ("--returns",)),
+        ("synthesize d --method pre-pate-gan", ("--relation", "--population"), ("--public", "--provenance")),
+        (
+            "evaluate d --method ssp --policy uniform --behaviour uniform",
+            ("--gamma",),
+            ("--clip-norm", "--behaviour-source"),
+        ),
+        ("data import a.parquet", ("--unit", "--out"), ("--spec",)),
+        ("certificate sign c.json", ("--private-key", "--out"), ()),
+        ("train CartPole-v1", ("--out",), ()),
+    ],
+)
+def test_all_that_is_missing_is_named_at_once(
+    words: str, always: tuple[str, ...], here: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert all(f" {option} " in error for option in always), error
+    assert all(f"{option}, " in error.partition("also needs")[2] for option in here), error
+    assert ("also needs" in error) == bool(here)
+
+
+def test_what_is_missing_beside_complete_options_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["imitate", "a.csv", "--out", "run", "--epsilon", "1", "--delta", "1e-5"]) == 2
+    error = capsys.readouterr().err
+    assert "--population, --zone and the public grid are missing; expected --population, how many people" in error
+    assert error.count("\n") == 1

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 from tacit.cli import main
+from tacit.data.columns import Column
+from tacit.data.spec import Box, Discrete, PublicSpec, space_of
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS, spec
 
@@ -148,7 +150,7 @@ def test_columns_of_other_names_are_imported(suffix: str, tmp_path: Path, spec_f
 def test_help_says_what_an_import_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "import", "--help"]) == 0
     told = capsys.readouterr().out
-    assert "FILE [FILE ...]" in told
+    assert "[SOURCE ...]" in told
     assert "(default: )" not in told
 
 
@@ -244,7 +246,7 @@ def test_a_d4rl_file_with_options_of_others_is_refused(tmp_path: Path, capsys: p
     assert main([*words, "--out", str(tmp_path / "a")]) == 2
     assert "chunk" in capsys.readouterr().err
     assert main([*words, "--chunk", "4", "--episode", "e", "--out", str(tmp_path / "a")]) == 2
-    told = "--episode has no meaning here; expected no --episode for .hdf5: it is for .csv and .parquet and .npz"
+    told = "--episode has no meaning here; expected no --episode for .hdf5: it is for tables and .npz"
     assert told in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
 
@@ -268,6 +270,60 @@ def test_one_entry_of_a_dictionary_of_observations_is_imported(tmp_path: Path) -
     words = ["data", "import", "toy-v0", "--minari-root", str(tmp_path / "sets"), "--unit", ":episode", "--simulated"]
     assert main([*words, "--observation", "goal", "--out", str(tmp_path / "b")]) == 2
     assert main([*words, "--out", str(tmp_path / "b")]) == 0
+
+
+def test_inspecting_a_minari_dataset_says_how_it_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "maze", "--out", str(tmp_path / "a"), "--steps", "20"]) == 0
+    data = Trajectories.open(tmp_path / "a")
+    data.to_minari("packed-v0", packed=True, root=tmp_path), data.to_minari("plain-v0", root=tmp_path)
+    capsys.readouterr()
+    assert main(["data", "inspect", str(tmp_path / "packed-v0")]) == 0
+    assert "step t is infos['next_observation'][t + 1], not observations[t + 1]" in capsys.readouterr().out
+    assert main(["data", "inspect", str(tmp_path / "plain-v0")]) == 0
+    assert "in every episode, observations[1:] are the next observations" in capsys.readouterr().out
+    metadata = tmp_path / "plain-v0" / "data" / "metadata.json"
+    metadata.write_text(
+        json.dumps({name: v for name, v in json.loads(metadata.read_text()).items() if name != "tacit"})
+    )
+    assert main(["data", "inspect", str(tmp_path / "plain-v0")]) == 0
+    assert "A Minari dataset that tacit did not write" in capsys.readouterr().out
+
+
+def test_rows_of_tacit_need_no_bounds_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "maze", "--out", str(tmp_path / "a"), "--steps", "20"]) == 0
+    data, rows = Trajectories.open(tmp_path / "a"), tmp_path / "rows.parquet"
+    data.to_parquet(rows)
+    words = ["data", "import", str(rows), "--unit", ":transition", "--simulated", "--out", str(tmp_path / "b")]
+    assert main(words) == 0
+    again = Trajectories.open(tmp_path / "b")
+    assert again.spec == data.spec
+    assert (again.columns["next_observations"] == data.columns["next_observations"]).all()
+    capsys.readouterr()
+    assert main(["data", "inspect", str(rows)]) == 0
+    assert capsys.readouterr().out.startswith("Simulated records: 20 rows.\nPublic bounds from: physics.")
+    pd.DataFrame({"observation_0": [0.0]}).to_parquet(tmp_path / "other.parquet")
+    assert main(["data", "inspect", str(tmp_path / "other.parquet")]) == 6
+    assert "the file does not say what its rows are" in capsys.readouterr().err
+
+
+def test_declared_columns_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = (Column("pulse", low=30, high=220, missing="flag"), Column("ward", "category", labels=("a", "b", "c")))
+    named = PublicSpec(space_of(*state), Discrete(2), Box((0,), (1,)), "declared")
+    rows = {"pulse": [80.0, None], "ward": ["b", "a"]}
+    data = Trajectories.from_arrays(
+        observations=rows,
+        actions=[0, 1],
+        rewards=[0.5, 0.5],
+        next_observations=rows,
+        terminations=[False, True],
+        unit_ids=":transition",
+        spec=named,
+        simulated=True,
+    )
+    data.to_parquet(tmp_path / "rows.parquet"), data.save(tmp_path / "folder")
+    for name in ("rows.parquet", "folder"):
+        assert main(["data", "inspect", str(tmp_path / name)]) == 0
+        assert "float32 width 3  pulse 30 to 220, ward (one of 3)\n" in capsys.readouterr().out
 
 
 def test_propensities_are_imported_under_their_name(
@@ -300,10 +356,10 @@ def test_propensities_are_imported_under_their_name(
     [
         (("a.csv", "b.npz"), (), 6, "the files are of several kinds"),
         (("one-v0", "two-v0"), (), 6, "there are several datasets"),
-        (("a.csv",), ("--reward", "0", "1"), 2, "--reward has no meaning here"),
+        (("a.csv",), ("--reward-bounds", "0", "1"), 2, "--reward-bounds has no meaning here"),
         (("one-v0",), ("--episode", "visit"), 2, "--episode has no meaning here"),
         (("a.npz",), ("--propensity", "p", "--spec", "spec.json"), 2, "--propensity has no meaning here"),
-        (("a.csv",), (), 2, "the public bounds are missing"),
+        (("a.csv",), (), 2, "--spec is missing"),
         (("a.csv",), ("--spec", "missing.json"), 6, "missing.json: there is no such file"),
         (("a.csv",), ("--spec", "a.csv"), 6, "a.csv: the file is no JSON"),
         (("a.csv",), ("--spec", "half.json"), 2, "half.json: the field 'observation' is missing"),

@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
+from tacit import hub
 from tacit.cli import main
+from tacit.data.trajectories import Trajectories
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
@@ -21,7 +24,7 @@ SETTINGS = {"epsilon": 8.0, "seed": 0, "quick": True, "full": False, "compare": 
 
 def test_a_demo_writes_everything_that_it_names(demo: Path) -> None:
     names = {path.name for path in demo.iterdir() if not path.name.startswith(("ledger", "."))}
-    assert names == {"run.json", "report.html", "certificate.json", "certificate.md", "model", "minari"}
+    assert names == {"run.json", "report.html", "certificate.json", "certificate.md", "model", "rows.parquet"}
     stored = json.loads((demo / "run.json").read_text())
     assert (stored["command"], stored["finished"]) == ("demo", True)
     assert stored["settings"] == SETTINGS
@@ -41,13 +44,35 @@ def test_the_ledger_of_a_demo_is_spent_in_full(demo: Path) -> None:
     assert view.spent()[0] <= 8.0
 
 
-def test_the_synthetic_dataset_is_a_minari_dataset(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import minari
+def test_the_synthetic_rows_are_a_parquet_file(demo: Path) -> None:
+    rows = Trajectories.from_parquet(demo / "rows.parquet", unit=":transition", simulated=True)
+    columns = hub.load(demo / "model").value.sample_columns(2_000, seed=0)
+    assert rows.counts()["transitions"] == 2_000
+    assert all((rows.columns[name] == column).all() for name, column in columns.items())
+    table = parquet.read_table(demo / "rows.parquet")
+    assert json.loads(table.schema.metadata[b"tacit"])["certificate"] == json.loads(
+        (demo / "certificate.json").read_text()
+    )
 
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(demo / "minari"))
-    dataset = minari.load_dataset("synthetic-v0")
-    assert dataset.total_steps == 2_000
-    assert dataset.storage.metadata["certificate"]["epsilon"] == Certificate.load(demo / "certificate.json").epsilon
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--out", "run.parquet"), "--out ends in .parquet, and a run is a folder"),
+        (("--out", "run", "--full", "--format", "minari"), "Minari would need 100,000 episodes"),
+    ],
+)
+def test_rows_that_cannot_be_written_are_refused_first(
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_report_compares_with_the_simulated_truth(demo: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -13,17 +14,27 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tacit import hub
+from tacit.agents.features import OneHot
+from tacit.agents.heads import Categorical
+from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy
 from tacit.cli import evaluate as command
 from tacit.cli import main
-from tacit.cli.evaluate import _policy
+from tacit.cli.policies import policy_of
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
-from tacit.envs.chain import values
+from tacit.envs.chain import Chain, values
+from tacit.envs.chain import spec as chain_spec
+from tacit.envs.serving import SimulatedUsers
 from tacit.errors import MechanismError
-from tacit.methods import off_policy_evaluation
+from tacit.hub import onnx_graph
+from tacit.methods import experts, off_policy_evaluation, policy_gradient
 from tacit.methods.off_policy_evaluation import Estimator, Evaluation, Overlap
-from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -134,13 +145,40 @@ def test_a_dry_run_prints_the_promise_and_opens_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo(tmp_path / "data")  # opening it would block for ever
-    for more in ((), ("--policy", "missing.safetensors", "--features", "nowhere:phi"), ("--method", "wpdis")):
+    for more in ((), ("--features", "math:prod"), ("--method", "wpdis")):
         assert main(["evaluate", "data", "--out", "run", *PROMISE, *more, "--dry-run"]) == 0
         out = capsys.readouterr().out
         assert "promises (2, 0.0001)-differential privacy to every person." in out
         assert "with its first 160 row(s)" in out
-        assert out.endswith("Dry run: no file was opened and nothing was spent.\n")
+        assert out.endswith("Dry run: no record was read and nothing was spent.\n")
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--policy", "missing.safetensors"), 6, "missing.safetensors: there is no such file"),
+        (("--policy", "missing.onnx"), 6, "missing.onnx: there is no such file"),
+        (("--policy", "pole/policy"), 6, "pole/policy: there is no such file"),
+        (("--policy", "."), 6, "there is no policy in this folder"),
+        (("--policy", "q.pt"), 6, "it is of a kind that can run code when it is read"),
+        (("--policy", "greedy"), 2, "'greedy' is of no known form"),
+        (("--policy", "walkers:missing"), 2, "'walkers:missing' cannot be imported"),
+        (
+            ("--policy", "uniform", "--behaviour", "nobody.onnx", "--behaviour-source", "declared"),
+            6,
+            "nobody.onnx: there is no such file",
+        ),
+        (("--features", "nowhere:phi"), 2, "'nowhere:phi' cannot be imported"),
+    ],
+)
+def test_a_dry_run_names_policies_and_features_that_are_not_there(
+    words: tuple[str, ...], code: int, message: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "data", "--out", "run", *PROMISE, *words, "--dry-run"]) == code
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "promises" not in captured.out
 
 
 def test_the_chain_is_valued_and_its_report_can_be_made_again(
@@ -204,6 +242,66 @@ def test_policies_and_features_of_the_users_own(chain: Path, here: Path) -> None
     certificate = Certificate.load(here / "run" / "certificate.json")
     assert any("walkers:likes_one" in line for line in certificate.assumptions)
     assert any("walkers:ramp" in line for line in certificate.assumptions)
+
+
+LEANING = Policy(OneHot(40), Mlp((40, 2), gain=0.0), Categorical(2))
+"""A policy of the chain whose probabilities are the parameters' softmax: 0.3 and 0.7 in every state."""
+THETA = np.concatenate([np.zeros(80), np.log([0.3, 0.7])]).astype(np.float32)[None]
+
+
+def exported(folder: Path) -> str:
+    path = folder / "policy.onnx"
+    onnx_graph.write(LEANING, THETA[0], path, ())
+    return str(path)
+
+
+def saved(folder: Path) -> str:
+    """What `tacit train` writes of such a policy; its people are those of another dataset."""
+    plan = policy_gradient.PolicyGradientPlan(rounds=1, users=3, horizon=2, reward_rate=1.0)
+    unit = Unit("person", "add_or_remove", 100)
+    users = SimulatedUsers(Chain(), chain_spec(), horizon=2, seed=0)
+    (folder / "other").mkdir()
+    with (
+        Ledger(folder / "other" / "ledger", unit, epsilon=4.0, delta=1e-4) as ledger,
+        Register(folder / "other" / "register", key=folder / "key") as register,
+    ):
+        vault = UserVault(users, ledger, register)
+        release = policy_gradient.fit(
+            plan.calibrate(unit=unit, epsilon=4.0, delta=1e-4), vault, LEANING, start=THETA[0]
+        )
+    hub.save(Release(dataclasses.replace(release.value, last=THETA), release.certificate), folder / "policy")
+    return str(folder / "policy")
+
+
+@pytest.mark.parametrize("kind", [exported, saved])
+def test_a_policy_of_tacits_own_is_valued_by_its_own_probabilities(
+    kind: Callable[[Path], str], chain: Path, here: Path
+) -> None:
+    (here / "walkers.py").write_text(
+        "import numpy as np\n\ndef leans(s):\n    return np.tile([0.3, 0.7], (len(s), 1))\n"
+    )
+    words = kind(here)
+    spec = read_spec(chain)[0]
+    found = policy_of(words, spec, "--policy", None)
+    np.testing.assert_allclose(found.probabilities(np.arange(40)), [[0.3, 0.7]] * 40, atol=1e-6)
+    assert evaluate(chain, here, "--policy", words, "--method", "wpdis") == 0
+    assert main(["evaluate", "data", "--out", "dry", *PROMISE, "--policy", words, "--dry-run"]) == 0
+    certificate = Certificate.load(here / "run" / "certificate.json")
+    assert any("evaluated: a public Network policy over 2 actions" in line for line in certificate.assumptions)
+
+
+def test_a_policy_that_the_same_ledger_released_is_named_as_such(chain: Path, here: Path) -> None:
+    """Experts taught it from these very records: nobody may say that it was fixed without them."""
+    unit = Unit("person", "add_or_remove", 400)
+    with Ledger(here / "ledger", unit, epsilon=4.0, delta=2e-4) as ledger:
+        vault = Vault(Trajectories.open(chain), ledger)
+        plan = experts.ReturnWeighted(policy=LEANING, steps=2, rows=4).calibrate(unit=unit, epsilon=2.0, delta=1e-4)
+        hub.save(experts.fit(plan, vault), here / "policy")
+    assert evaluate(chain, here, "--policy", "policy", "--method", "wpdis") == 0
+    certificate = Certificate.load(here / "run" / "certificate.json")
+    assert "evaluated: a policy released under this ledger" in certificate.assumptions
+    assert not any("fixed without these records" in line and "evaluated" in line for line in certificate.assumptions)
+    assert "a policy released under this ledger" in (here / "run" / "report.html").read_text()
 
 
 def test_a_network_and_a_declared_behaviour_policy(chain: Path, tmp_path: Path) -> None:
@@ -288,7 +386,7 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
         (("--overlap", "1", "--policy", "uniform"), "overlap is 1.0; expected a share of epsilon and delta"),
         (("--find-range",), "--find-range has no meaning here"),
         (("--method", "lsw", "--clip-norm", "1"), "--clip-norm has no meaning here"),
-        (("--method", "ssp"), "the clip norm is missing"),
+        (("--method", "ssp"), "--clip-norm is missing"),
         (("--method", "pdis", "--features", "one-hot"), "--features has no meaning here"),
         (("--method", "lsl", "--policy", "uniform"), "--method lsl does not evaluate this policy"),
         (("--method", "fqe"), "--method fqe does not evaluate this policy"),
@@ -298,14 +396,14 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
         (("--features", "walkers:flat"), "--features: it does not fit the observations; expected numbers [N, n]"),
         (("--features", "walkers:missing"), "'walkers:missing' cannot be imported"),
         (("--policy", "greedy"), "'greedy' is of no known form"),
-        (("--policy", "walkers.safetensors"), "the file holds no policy of the known layout"),
+        (("--policy", "walkers.safetensors"), "it is damaged, or no state dict of numbered linear layers"),
         (("--policy", "nobody.safetensors"), "nobody.safetensors: there is no such file"),
         (("--policy", "uniform", "--activation", "tanh"), "--activation has no meaning here"),
         (("--policy", "walkers:three"), "the policy does not return distributions over the actions"),
         (("--policy", "walkers:fails"), "it does not fit the observations; expected a function of observations"),
         (("--behaviour", "uniform"), "--behaviour has no meaning here"),
         (("--behaviour-source", "physics"), "--behaviour-source has no meaning here"),
-        (("--policy", "uniform", "--behaviour", "uniform"), "the source of the behaviour policy is missing"),
+        (("--policy", "uniform", "--behaviour", "uniform"), "--behaviour-source is missing"),
     ],
 )
 def test_bad_input_costs_nothing(
@@ -331,11 +429,11 @@ def test_layers_without_numbers_are_refused_and_the_activation_counts(
     names = {"0.weight": "in.weight", "0.bias": "in.bias", "2.weight": "out.weight", "2.bias": "out.bias"}
     save_file({names[name]: tensor for name, tensor in weights.items()}, path)
     assert evaluate(chain, tmp_path, "--policy", str(path)) == 6
-    assert "the file holds no policy of the known layout" in capsys.readouterr().err
+    assert "it is damaged, or no state dict of numbered linear layers" in capsys.readouterr().err
     save_file(weights, path)
     spec = read_spec(chain)[0]
     for activation, logit in (("relu", 2.0), (None, 2.0), ("tanh", np.tanh(2.0))):
-        found = _policy(str(path), spec, "--policy", activation).probabilities(np.arange(40))  # type: ignore[arg-type]
+        found = policy_of(str(path), spec, "--policy", activation).probabilities(np.arange(40))  # type: ignore[arg-type]
         np.testing.assert_allclose(found[:, 0], 1 / (1 + np.exp(-logit)))
     assert evaluate(chain, tmp_path, "--policy", str(path), "--method", "pdis", "--activation", "tanh") == 0
 
@@ -378,6 +476,45 @@ def test_records_that_do_not_fit_are_refused(
     assert message in captured.err
     assert CANARY not in captured.out + captured.err
     assert not (tmp_path / "run").exists()
+
+
+def test_fitted_q_takes_records_without_propensities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    visits = imported(tmp_path, propensities=False)
+    line = ["evaluate", str(visits), "--out", str(tmp_path / "run"), *PROMISE, "--unit", "patient"]
+    line += ["--policy", "uniform", "--method", "fqe", "--features", "fourier:1", "--nonprivate-diagnostics"]
+    assert main(line) == 0
+    for text in written(capsys.readouterr().out, tmp_path / "run")[::2]:
+        assert "There is no interval: the records have no propensities" in text
+    assert main(["certificate", "verify", str(tmp_path / "run" / "certificate.json")]) == 0
+    looked = json.loads((tmp_path / "run/private/diagnostics-of-an-evaluation.json").read_text())["result"]
+    assert set(looked) == {"episodes", "returns_outside_range", "rewards_at_bounds"}
+
+
+def test_a_private_model_stands_for_the_behaviour_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    visits = imported(tmp_path, propensities=False)
+    line = ["evaluate", str(visits), "--out", str(tmp_path / "run"), *PROMISE, "--unit", "patient", "--horizon", "3"]
+    line += ["--policy", "uniform", "--method", "wpdis", "--behaviour", "model", "--behaviour-share", "0.4"]
+    for slip in (("--overlap", "0.1"), ("--behaviour-source", "physics"), ("--behaviour-features", "one-hot")):
+        assert main([*line, *slip]) == 2
+    assert main([*line, "--behaviour-features", "fourier:1", "--nonprivate-diagnostics"]) == 0
+    out, certificate, report = written(capsys.readouterr().out, tmp_path / "run")
+    assert "A model of the behaviour policy gets 40 % of this budget (1 / sigma^2)" in out
+    assert "on which 40 % of the budget was spent, stands for the behaviour policy" in out
+    assert "such intervals would hold the mean of the clipped returns as this model weighs them" in report
+    assert "fitted to these same records with 40 % of the budget" in certificate
+    assert main(["certificate", "verify", str(tmp_path / "run" / "certificate.json")]) == 0
+    looked = json.loads((tmp_path / "run/private/diagnostics-of-an-evaluation.json").read_text())["result"]
+    assert 0.5 < looked["mean_ratio"] < 2.0
+
+
+def test_the_models_options_need_the_model(chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate(chain, tmp_path, "--policy", "uniform", "--behaviour-share", "0.4") == 2
+    assert "--behaviour model" in capsys.readouterr().err
+    assert evaluate(chain, tmp_path, "--behaviour", "model") == 2
+    assert "another --policy than behaviour" in capsys.readouterr().err
+    dry = ("--dry-run", "--policy", "uniform", "--behaviour", "model")
+    assert main(["evaluate", "none", "--out", str(tmp_path / "run"), *PROMISE, *dry]) == 0
+    assert "A model of the behaviour policy gets 30 % of this budget" in capsys.readouterr().out
 
 
 def test_missing_records_are_said_to_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

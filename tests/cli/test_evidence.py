@@ -139,18 +139,46 @@ def test_more_rows_cost_nothing(copy: Path, tmp_path: Path, capsys: pytest.Captu
     assert Certificate.load(copy / "certificate.json").sentence in capsys.readouterr().out
     rows = Trajectories.open(tmp_path / "rows")
     assert rows.counts()["transitions"] == 30
-    assert main([*words, "--minari", "more-v0", "--root", str(tmp_path / "sets")]) == 0
-    again = Trajectories.from_minari("more-v0", unit=":transition", root=tmp_path / "sets", simulated=True)
+    assert main([*words, "--format", "minari", "--out", str(tmp_path / "sets")]) == 0
+    again = Trajectories.from_minari("synthetic-v0", unit=":transition", root=tmp_path / "sets", simulated=True)
     assert (again.columns["observations"] == rows.columns["observations"]).all()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "npz"])
+def test_the_ending_of_a_name_says_the_format(ending: str, copy: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"rows.{ending}"
+    words = ["sample", "--model", str(copy / "model"), "--count", "30", "--seed", "4", "--out"]
+    assert main([*words, str(tmp_path / "rows")]) == main([*words, str(out)]) == 0
+    rows = Trajectories.open(tmp_path / "rows")
+    read = getattr(Trajectories, f"from_{ending}")(out, unit=":transition", spec=rows.spec, simulated=True)
+    assert all((read.columns[name] == column).all() for name, column in rows.columns.items())
+    assert sorted(path.name for path in tmp_path.glob("rows.*")) == [out.name, *(["rows.csv.json"] * (ending == "csv"))]
+
+
+def test_a_file_of_rows_has_its_certificate(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "rows.parquet")
+    assert main(["sample", "--model", str(copy / "model"), "--count", "30", "--out", out]) == 0
+    capsys.readouterr()
+    sentence = Certificate.load(copy / "certificate.json").sentence
+    assert main(["certificate", "verify", out]) == 0
+    assert capsys.readouterr().out.startswith(sentence)
+    assert main(["data", "inspect", out]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"Synthetic records: 30 rows.\n{sentence} (tacit certificate verify {out})\nPublic bounds")
+    assert main(["data", "inspect", out, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["counts"], summary["promise"]) == ({"rows": 30}, sentence)
+    assert "  observations      continuous float32 width 4  " in told
 
 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--count", "5"), 2, "there is no output, or there are two"),
-        (("--count", "5", "--out", "x", "--minari", "a-v0"), 2, "there is no output, or there are two"),
+        (("--count", "5"), 2, "--out"),
         (("--count", "0", "--out", "x"), 2, "the count is below 1"),
-        (("--count", "5", "--out", "x", "--root", "y"), 2, "--root has no meaning here"),
+        (("--count", "5", "--out", "x.csv", "--format", "parquet"), 2, "--out ends in .csv, and --format is parquet;"),
+        (("--count", "5", "--out", "x.npz", "--format", "folder"), 2, "--out ends in .npz, and --format is folder;"),
+        (("--count", "5", "--out", "x.xlsx"), 2, "--out ends in .xlsx; expected .parquet, .csv, .npz for a file"),
         (("--count", "5", "--out", "x"), 6, "nowhere: there is no such folder"),
     ],
 )
@@ -173,8 +201,8 @@ def test_the_folder_of_a_run_is_no_model(copy: Path, tmp_path: Path, capsys: pyt
     assert "this is the folder of a run; expected the folder of a model" in capsys.readouterr().err
 
 
-def test_an_id_cannot_lead_out_of_the_folder(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["sample", "--model", str(copy / "model"), "--count", "3", "--root", str(tmp_path / "sets")]
-    assert main([*words, "--minari", "../out-v0"]) == 6
-    assert "leads out of the folder" in capsys.readouterr().err
-    assert not (tmp_path / "out-v0").exists()
+def test_minari_takes_few_single_rows(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sample", "--model", str(copy / "model"), "--count", "10001", "--format", "minari"]
+    assert main([*words, "--out", str(tmp_path / "sets")]) == 2
+    assert "Minari would need 10,001 episodes for them; expected at most 10,000" in capsys.readouterr().err
+    assert not (tmp_path / "sets").exists()

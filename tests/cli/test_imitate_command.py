@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.data.test_position_files import geometry, geopackage
 
 from tacit import hub
 from tacit.cli import imitate, main
@@ -171,6 +172,21 @@ def test_a_run_that_was_cut_after_its_release_gets_its_report(imitated: Path, tm
     assert run("imitate", *TOWN, "--epsilon", "4", "--out", str(copy), "--resume") == 0
     assert (copy / "report.html").exists()
     assert Ledger.read(copy / "ledger").head == before
+
+
+@pytest.mark.parametrize("kind", ["parquet", "gpkg"])
+def test_parquet_and_geopackage_are_imitated(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, frame = tmp_path / f"points.{kind}", people(count=8)
+    if kind == "parquet":
+        frame.assign(time=pd.to_datetime(frame["time"])).to_parquet(source)
+    else:
+        spots = [
+            geometry(lon, lat) for lat, lon in zip(frame["lat"], frame["lon"], strict=True)
+        ]  # and no columns of numbers
+        geopackage(source, blobs=spots, times=list(frame["time"]), users=list(frame["user"]))
+    assert run("imitate", str(source), *POINTS, "--method", "markov", "--out", str(tmp_path / "run")) == 0
+    assert "promises (4, 0.001)" in capsys.readouterr().out
+    assert (tmp_path / "run" / "simulator").is_dir()
 
 
 def test_points_in_and_nothing_of_them_in_the_report(
@@ -342,8 +358,8 @@ CITY = ("--city", "60", "--epsilon", "2", "--delta", "1e-3")
         (("a.csv", *BOX, "--cell", "500", *REST), "--zone is missing"),
         (("a.csv", *BOX, "--cell", "500", "--zone", "Mars", *REST), "--zone is 'Mars'; expected an IANA name"),
         (("a.csv", "--zone", "UTC", "--recorded", "Mars", *REST), "--recorded is 'Mars'"),
-        (("a.csv", "--zone", "UTC", *REST), "the public grid is missing, or there are two"),
-        (("a.csv", "--zone", "UTC", *BOX, *REST), "the public grid is missing, or there are two"),
+        (("a.csv", "--zone", "UTC", *REST), "the public grid is missing"),
+        (("a.csv", "--zone", "UTC", *BOX, *REST), "the public grid is missing"),
         (("a.csv", "--zone", "UTC", *BOX, "--grid", "g", *REST), "--box has no meaning here"),
         (("a.csv", "b.csv", "--zone", "UTC", *BOX, "--cell", "500", *REST), "--ledger is missing"),
         (("THERE", "--zone", "UTC", *BOX, "--cell", "0.01", *REST), "the side of a cell is 0.01 metres"),
@@ -391,7 +407,7 @@ def test_wrong_options_cost_nothing(
     ("words", "message"),
     [
         (("none.csv", "--zone", "UTC", *BOX, "--cell", "500", *REST), "there is no such file or folder"),
-        (("a.parquet", *BOX, "--cell", "500", *REST), "the file is of no known kind"),
+        (("a.xlsx", *BOX, "--cell", "500", *REST), "the file is of no known kind"),
         (("THERE", "--zone", "UTC", "--grid", "none.json", *REST), "--grid none.json: the file is missing or no JSON"),
     ],
 )

@@ -415,7 +415,7 @@ def test_the_telling_dimensions_are_those_that_decide() -> None:
         (("--world", "cart_pole", "--delta", "0.1"), "delta 0.1 is not below 1 / population"),
         (("FOLDER",), "--population is missing"),
         (("FOLDER", "--population", "50", "--experts", "9"), "--experts has no meaning here"),
-        (("LOGS", "--population", "50", "--method", "consensus"), "--method consensus needs --world"),
+        (("LOGS", "--population", "50", "--method", "consensus"), "--world and --present are missing"),
         (("LOGS", "--population", "50", "--rounds", "2"), "--rounds needs --world"),
         (("LOGS", "--population", "50", "--method", "return-weighted"), "--returns is missing"),
         (("LOGS", "--population", "50", "--episodes", "3"), "--episodes has no meaning here"),

@@ -101,7 +101,7 @@ def test_a_missing_package_is_told_before_anything_is_spent(
     visits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(visits.parent.rglob("*"))
-    for package, words, extra in (("minari", (), "data"), ("mbi", ("--method", "mst"), "marginals")):
+    for package, words, extra in (("pyarrow", (), "data"), ("mbi", ("--method", "mst"), "marginals")):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
             assert run(visits, "a", *words) == 2
@@ -116,7 +116,7 @@ def test_a_package_that_fails_late_costs_nothing_more(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(run_folder, "require_packages", lambda *names: None)
-        patch.setitem(sys.modules, "minari", None)
+        patch.setitem(sys.modules, "pyarrow", None)
         assert run(visits, "a") == 2
     told = capsys.readouterr().err
     assert "nothing is lost: install the package and repeat with --resume" in told

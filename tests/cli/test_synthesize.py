@@ -213,7 +213,7 @@ def test_bad_input_costs_nothing(
         (("--unit", "doctor"), 2, "the units of these records are called 'patient', and --unit says 'doctor'"),
         (("--teachers", "4", "--method", "privsyn"), 2, "--teachers has no meaning here"),
         (("--bins", "4", "--method", "pgm"), 2, "--bins has no meaning here"),
-        (("--public", "there"), 2, "public records and their provenance do not go together"),
+        (("--public", "there"), 2, "--provenance is missing"),
         (("--public", "there", "--provenance", "x"), 6, "there: there is no such folder"),
         (("--rows", "0"), 2, "the number of synthetic rows is below 1"),
         (("--device", "cuda:77"), 2, "give --device cpu"),

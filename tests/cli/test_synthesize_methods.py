@@ -96,7 +96,7 @@ def test_every_method_releases_rows_with_a_certificate(
         (("--world", "nowhere"), "there is no world 'nowhere'"),
         (("--world", "clinic"), "the records have other bounds than clinic"),
         (("--paper", "--method", "privsyn"), "--paper has no meaning here"),
-        (("--method", "pre-pate-gan"), "pre-pate-gan begins with public records, and there are none"),
+        (("--method", "pre-pate-gan"), "--public and --provenance are missing"),
         (("--method", "privsyn", "--bins", "1"), "bins is 1; expected a whole number >= 4"),
         (("--method", "pate-gan", "--teachers", "0"), "teachers is 0"),
         (("--device", "cuda:77"), "there is no device 'cuda:77'"),

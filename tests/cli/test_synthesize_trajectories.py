@@ -89,11 +89,15 @@ def test_whole_trajectories_are_released_sampled_and_shown(visits: Path, capsys:
     steps = Trajectories.open(run / "steps")
     assert (steps.counts()["transitions"], steps.counts()["episodes"]) == (7, 7)
     assert np.array_equal(steps.columns["rewards"], value.sample_columns(7, seed=0)["rewards"])
-    assert main([*words, "--minari", "more-v0", "--root", str(run / "sets")]) == 0
-    assert Trajectories.from_minari("more-v0", unit=":episode", spec=drawn.spec, root=run / "sets").counts is not None
+    assert main([*words, "--format", "minari", "--out", str(run / "sets")]) == 0
+    sets = Trajectories.from_minari("synthetic-v0", unit=":episode", root=run / "sets", simulated=True)
+    assert np.array_equal(sets.columns["next_observations"], drawn.columns["next_observations"])
+    assert main([*words, "--out", str(run / "more.parquet")]) == 0
+    table = Trajectories.from_parquet(run / "more.parquet", unit=":episode", episode="episode", simulated=True)
+    assert np.array_equal(table.episodes, drawn.episodes)
 
     assert synthesize(visits, *WHOLE, "--no-rake", "--horizon", "4", "--episodes-per-unit", "2", "--resume") == 0
-    assert "--count 10000 --out TRAJECTORIES" in capsys.readouterr().out
+    assert "--count 10000 --out TRAJECTORIES.parquet" in capsys.readouterr().out
 
 
 def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.data import Box, Column, Discrete, Fields, PublicSpec, Trajectories
-from tacit.data.columns import BadCell, cells_of, coded
+from tacit.data.columns import BadCell, coded, parts_of
 from tacit.data.spec import space_of
 from tacit.errors import DataError
 
@@ -48,14 +48,12 @@ def test_cells_come_back_as_they_were() -> None:
     cells = {"age": [18, "40", 95.0], "pulse": [60.5, None, math.nan], "country": ["NA", "None", "DE"]}
     numbers = coded((AGE, PULSE, COUNTRY), cells)
     assert numbers.tolist() == [[18, 60.5, 0, 0], [40, 30, 1, 2], [95, 30, 1, 1]]
-    back = cells_of((AGE, PULSE, COUNTRY), numbers)
-    assert back["age"][0].tolist() == [18, 40, 95]
-    assert back["age"][0].dtype == np.int64
-    assert back["age"][1] is None
-    missing = back["pulse"][1]
+    (age, ages, never), (_, _, missing), (country, codes, _) = parts_of((AGE, PULSE, COUNTRY), numbers)
+    assert age.codes(ages).tolist() == [18, 40, 95]
+    assert never is None
     assert missing is not None
     assert missing.tolist() == [False, True, True]
-    assert back["country"][0].tolist() == ["NA", "None", "DE"]
+    assert [country.labels[code] for code in country.codes(codes)] == ["NA", "None", "DE"]
 
 
 @pytest.mark.parametrize(

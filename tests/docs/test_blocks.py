@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -12,34 +11,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tacit
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "src").rglob("README.md"))]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def visits(folder: Path) -> None:
-    """The reader's own file and bounds, which README.md speaks of: invented patients, heart rates and doses."""
+    """The reader's own export, of invented patients in any order, and the bounds that README.md shows."""
     rng = np.random.default_rng(0)
-    lines = ["patient,stay,observation_0,action,reward,next_observation_0,termination,truncation"]
+    lines = []
     for patient in range(300):
-        rate, length = rng.normal(85, 10), int(rng.integers(3, 9))
-        for step in range(length):
-            dose = int(rate > 90) + int(rate > 105)
-            after = float(np.clip(rate + rng.normal(0, 4) - 5 * dose, 30, 220))
-            row = (patient, patient, rate, dose, -abs(after - 75) / 145, after, 0, int(step == length - 1))
-            lines.append(",".join(map(str, row)))
-            rate = after
-    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
-    spec = tacit.PublicSpec(
-        observation=tacit.Box((30,), (220,)),
-        action=tacit.Discrete(3),
-        reward=tacit.Box((-1,), (0,)),
-        difference=(5.0,),
-        source="physics",
-    )
-    (folder / "bounds.json").write_text(json.dumps(spec.to_json()))
+        pulse, ward = rng.normal(85, 10), rng.choice(["medical", "surgical"])
+        for hour in range(int(rng.integers(3, 9))):
+            drug = ("none", "half", "full")[int(pulse > 90) + int(pulse > 105)]
+            lines.append(f"{patient},{hour},{pulse:.0f},{ward},{drug}")
+            pulse = float(np.clip(pulse + rng.normal(0, 4) - 5 * (drug != "none"), 30, 220))
+    rng.shuffle(lines)
+    (folder / "visits.csv").write_text("\n".join(["patient,hour,pulse,ward,drug", *lines]) + "\n")
+    [bounds] = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (folder / "bounds.toml").write_text(bounds)
 
 
 @pytest.mark.timeout(900)

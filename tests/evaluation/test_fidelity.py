@@ -23,7 +23,8 @@ from tacit.evaluation.fidelity import (
     total_variation,
     uniform_table,
 )
-from tacit.evaluation.report.tables import _bins, _names
+from tacit.evaluation.report.charts import histogram
+from tacit.evaluation.report.tables import _bins, _labels, _names
 
 
 def table(rows: int, *, seed: int, shift: float = 0.0) -> dict[str, np.ndarray]:
@@ -215,6 +216,12 @@ def test_declared_columns_are_named_and_categories_are_compared_as_such() -> Non
     drawn = uniform_table(spec, rows=2_000, seed=0)["observations"]
     assert set(drawn[:, 1].tolist()) == {0.0, 1.0, 2.0}
     assert (drawn[:, 0].min(), drawn[:, 0].max()) == (18, 95)
-    assert _names(spec)[1] == ("ward", "north, east, south")
+    assert _names(spec)[1] == ("ward", "")
+    assert _labels(spec) == [(), ("north", "east", "south"), ("a", "b"), (), (), ("north", "east", "south")]
+    assert all(
+        f">{label}<" in histogram(np.arange(4) - 0.5, None, np.ones(3), title="t", x_label="ward", labels=labels)
+        for labels in _labels(spec)[1:2]
+        for label in labels
+    )
     observation = [((18.0, 95.0), 40), ((-0.5, 2.5), 3)]
     assert _bins(spec) == [*observation, ((-0.5, 1.5), 2), ((0.0, 1.0), 40), *observation]

@@ -46,6 +46,13 @@ def test_no_row_is_begun_after_the_hours_are_spent(made: list[str], capsys: pyte
     assert "2.00 CPU hours are spent, 3 rows are left" in capsys.readouterr().out
 
 
+def test_jobs_that_are_named_run_alone(made: list[str]) -> None:
+    queue.main(["other"], [Job("any", 1.0)], lambda: 0.0)
+    assert made == []
+    queue.main(["any"], [Job("any", 1.0, ("a",))], lambda: 0.0)
+    assert made == ["a/1", "a/0"]
+
+
 def test_a_list_runs_nothing(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     queue.main(["--list"], [Job("any", 2.0)])
     assert made == []

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from wrong_calls import PRIVATE_ID, PRIVATE_VALUE, WrongCall, data
 
+from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis.trajectories import TrajectoriesPlan
 from tacit.privacy.mechanisms.sums import PoissonSum
 
@@ -36,6 +37,20 @@ def fragments_of_first_rows(folder: Path) -> None:
     PoissonSum(name="sum", steps=1, sampling_rate=0.1, clip_norm=1.0, rows="first", horizon=8)
 
 
+def single_rows_that_minari_cannot_hold(folder: Path) -> None:
+    rows = 10_001
+    columns = {"observations": np.full((rows, 1), 0.5), "next_observations": np.full((rows, 1), 0.5)}
+    columns |= {"actions": np.zeros(rows), "rewards": np.zeros(rows), "terminations": np.zeros(rows, bool)}
+    data(**columns, unit_ids=":transition", episode_ids=None, simulated=True).to_minari("icu-v0", root=folder)
+
+
+def parquet_file_without_public_bounds(folder: Path) -> None:
+    import pandas as pd
+
+    pd.DataFrame({"person": [PRIVATE_ID], "observation_0": [PRIVATE_VALUE]}).to_parquet(folder / "visits.parquet")
+    Trajectories.from_parquet(folder / "visits.parquet", unit="person")
+
+
 TRAJECTORY_CALLS: tuple[WrongCall, ...] = (
     episodes_without_an_end,
     observations_of_several_shapes,
@@ -43,4 +58,6 @@ TRAJECTORY_CALLS: tuple[WrongCall, ...] = (
     no_fragment_of_a_unit,
     fragments_without_a_row,
     fragments_of_first_rows,
+    single_rows_that_minari_cannot_hold,
+    parquet_file_without_public_bounds,
 )

@@ -1,17 +1,20 @@
-"""Detectors for private selections: the law of the best run, its price, and failures that tell nothing."""
+"""Detectors of private selections (the law of the best run, its price, failures that tell nothing) and of trackers."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from scipy import stats
 from scipy.special import ndtr
-from selection_cases import DELTA, Sum, best_of, repeated
-from vault_cases import SumPlan, open_vault, unit_of
+from selection_cases import DELTA, Itself, Sum, best_of, repeated
+from vault_cases import Rewards, SumPlan, open_vault, unit_of
 
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.vault import Vault
 
 RARE = 1e-7
 STOP = 50
@@ -52,4 +55,35 @@ def failures_tell_nothing(folder: Path) -> None:
     assert failed <= 15, f"{failed} of 30 selections ended with a failure of one run"
 
 
-SELECTION_DETECTORS = (law_of_the_best, price_of_the_best, failures_tell_nothing)
+def tracked(folder: Path) -> tuple[Vault, list[dict[str, float]]]:
+    """A vault over three people, and what its tracker is shown."""
+    vault, seen = open_vault(folder, [[1.0], [0.5], [9.0]], unit=unit_of(1_000)), list[dict[str, float]]()
+    vault._tracker = SimpleNamespace(log=lambda step, values: seen.append(dict(values)))
+    return vault, seen
+
+
+def trackers_see_no_run(folder: Path) -> None:
+    """Of a selection a tracker sees the choice alone, so that the number of runs stays secret."""
+    vault, seen = tracked(folder)
+    run = vault.reserve(best_of(vault, SumPlan(steps=1, noise_multiplier=2.0), stop=STOP))
+    vault.select(run, "best", Sum(), Itself())
+    shown = [sorted(values) for values in seen]
+    assert shown == [["ledger/delta", "ledger/epsilon"], ["best/candidate", "best/score"]], f"{len(seen)} were shown"
+
+
+def trackers_see_what_left(folder: Path) -> None:
+    """A tracker is shown the length of the noisy mean, not of the sum."""
+    vault, seen = tracked(folder)
+    run = vault.reserve(plans.account(SumPlan(steps=1, noise_multiplier=2.0), unit=vault.unit, delta=DELTA))
+    mean = vault.noisy_sum(run, "sum", Rewards())
+    shown = seen[-1]["sum/length"]
+    assert math.isclose(shown, float(np.linalg.norm(mean)), rel_tol=1e-12), f"{shown:.4g} was shown"
+
+
+SELECTION_DETECTORS = (
+    law_of_the_best,
+    price_of_the_best,
+    failures_tell_nothing,
+    trackers_see_no_run,
+    trackers_see_what_left,
+)

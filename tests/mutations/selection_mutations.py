@@ -1,8 +1,9 @@
-"""Mistakes with private selections, planted as those of `mutations.py`."""
+"""Mistakes with private selections and with trackers, planted as those of `mutations.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from tacit.privacy.mechanisms.base import composed
 from tacit.privacy.mechanisms.kinds import Selection, expected_runs
 from tacit.privacy.vault import selection
+from tacit.privacy.vault import vault as vaults
+from tacit.privacy.vault.base import BaseVault, figures
+from tacit.privacy.vault.vault import Vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -46,8 +50,40 @@ def a_failure_ends_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(selection, "best", broken)
 
 
+def runs_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
+    """The tracker is shown every run, and so their number."""
+    real = Vault._within
+
+    @contextlib.contextmanager
+    def broken(self: Vault, plan: Any) -> Iterator[Vault]:
+        with real(self, plan) as inner:
+            inner._tracker = self._tracker
+            yield inner
+
+    patch.setattr(Vault, "_within", broken)
+
+
+def sums_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
+    """The tracker is shown what a mechanism computed, before the noise."""
+    real, seen = vaults.add_noise, list[Any]()
+
+    def added(sums: Any, scale: float, noise: Any) -> Any:
+        seen.append(sums.copy())
+        return real(sums, scale, noise)
+
+    def shown(self: Any, run: Any, part: str, value: Any) -> Any:
+        if self._tracker is not None:
+            self._tracker.log(1, figures(part, seen[-1]))
+        return value
+
+    patch.setattr(vaults, "add_noise", added)
+    patch.setattr(BaseVault, "_out", shown)
+
+
 SELECTION: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("a fixed number of runs", a_fixed_number_of_runs, ("law_of_the_best",)),
     ("the price of one run", the_price_of_one_run, ("price_of_the_best",)),
     ("a failure ends the selection", a_failure_ends_it, ("failures_tell_nothing",)),
+    ("runs of a selection are tracked", runs_that_are_tracked, ("trackers_see_no_run",)),
+    ("sums are tracked before the noise", sums_that_are_tracked, ("trackers_see_what_left",)),
 )

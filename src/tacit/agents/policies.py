@@ -6,6 +6,7 @@ here keeps state; the same policy serves all replicates, whose parameters are th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.agents import features as maps
 from tacit.agents import heads
-from tacit.agents.features import Features
+from tacit.agents.features import Features, OneHot
 from tacit.agents.heads import Categorical, Gaussian, Head
 from tacit.agents.networks import Mlp, Network
 from tacit.data.spec import Box, PublicSpec
@@ -175,6 +176,56 @@ class Acting:
     def __call__(self, observations: Array, replicate: NDArray[np.int64], generator: np.random.Generator) -> Array:
         """Actions [N] or [N, a] (see `Policy.act`)."""
         return self.policy.act(self.theta, observations, replicate, generator, greedy=self.greedy)
+
+    def predict(
+        self,
+        observation: Array,
+        state: None = None,
+        episode_start: Array | None = None,
+        deterministic: bool = False,
+        *,
+        generator: np.random.Generator | None = None,
+    ) -> tuple[Array, None]:
+        """Act as a model of Stable-Baselines3 does, so that tools for these take the policy.
+
+        Args:
+            observation: one, [d] or a number, or N of them, [N, d] or [N].
+            state, episode_start: of recurrent policies; this one has no memory.
+            deterministic: the most probable action (the middle), as a greedy policy always takes.
+            generator: of random actions; None takes a fresh one.
+
+        Returns:
+            The action, or actions [N], and None in place of a state.
+
+        Raises:
+            PlanError: there are policies of several replicates.
+        """
+        if len(self.theta) != 1:
+            raise PlanError(
+                f"there are policies of {len(self.theta)} replicates",
+                where="predict",
+                expected="one policy",
+                remedy="take one with .replicate(r)",
+            )
+        generator = np.random.default_rng() if generator is None else generator
+
+        def act(seen: Array) -> Array:
+            replicate = np.zeros(len(seen), np.int64)
+            return self.policy.act(self.theta, seen, replicate, generator, greedy=self.greedy or deterministic)
+
+        return predicted(act, observation, 0 if isinstance(self.policy.features, OneHot) else 1)
+
+
+def predicted(act: Callable[[Array], Array], observation: Array, rank: int) -> tuple[Array, None]:
+    """What `predict` of Stable-Baselines3 gives: actions of N observations, or of one, and no state.
+
+    Args:
+        act: observations [N, ...] to actions [N, ...].
+        observation: one, or N of them.
+        rank: dimensions of the array of one observation.
+    """
+    seen = np.asarray(observation)
+    return (np.asarray(act(seen[None])[0]) if seen.ndim == rank else act(seen)), None
 
 
 @dataclass(frozen=True, eq=False)

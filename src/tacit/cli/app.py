@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -16,7 +19,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from tacit.cli import declarations, plan_declarations
 from tacit.cli.console import Interrupted, complain, say
-from tacit.cli.options import PlanCommand, config_of, configured
+from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
 
 UNEXPECTED, BAD_FILE, BAD_WORDS = 1, 6, 2
@@ -40,6 +43,9 @@ _OPTIONAL = {
     "mbi": "marginals",
     "sklearn": "tsne",
     "gymnasium_robotics": "kitchen",
+    "duckdb": "sources",
+    "narwhals": "sources",
+    "psycopg": "postgres",
 }
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
@@ -49,7 +55,9 @@ FUNCTIONS: dict[type, str] = {
     declarations.DataClinic: "data.clinic",
     declarations.DataInspect: "data.inspect",
     declarations.DataOverlap: "data.overlap",
-    declarations.DataImport: "data.import_",
+    declarations.DataImport: "imports.import_",
+    declarations.SpecInit: "spec.init",
+    declarations.SpecCheck: "spec.check",
     plan_declarations.Synthesize: "synthesize.synthesize",
     plan_declarations.Evaluate: "evaluate.evaluate",
     plan_declarations.Train: "train.train",
@@ -57,8 +65,8 @@ FUNCTIONS: dict[type, str] = {
     plan_declarations.Imitate: "imitate.imitate",
     declarations.Generate: "generate.generate",
     declarations.Map: "generate.draw",
-    declarations.Play: "play.play",
-    declarations.Export: "play.export",
+    declarations.Play: "policies.play",
+    declarations.Export: "policies.export",
     declarations.Sample: "synthesis_runs.sample",
     declarations.Report: "audit.report",
     declarations.Audit: "audit.audit",
@@ -72,6 +80,14 @@ FUNCTIONS: dict[type, str] = {
 """Command -> the module of this package and the function that runs it; the module is loaded only then."""
 _CONFIGURED = {kind.__name__.lower(): kind for kind in FUNCTIONS if issubclass(kind, PlanCommand)}
 """Commands that take --config, by their words."""
+_CONDITIONAL: dict[str, tuple[type, str]] = {
+    "synthesize": (plan_declarations.Synthesize, "synthesize"),
+    "evaluate": (plan_declarations.Evaluate, "evaluate"),
+    "learn": (plan_declarations.Learn, "learn_plan"),
+    "imitate": (plan_declarations.Imitate, "imitate_plan"),
+    "data import": (declarations.DataImport, "imports"),
+}
+"""Words of a command -> its class, and the module whose `missing` says what its options make necessary."""
 
 _REGISTRY = ConstructorRegistry()
 
@@ -104,7 +120,7 @@ def main(words: Sequence[str] | None = None) -> int:
     Args:
         words: the command line; None takes that of the process.
     """
-    words = list(sys.argv[1:] if words is None else words)
+    words = _with_expressions(sys.argv[1:] if words is None else words)
     if words == ["--version"]:
         from importlib.metadata import version
 
@@ -113,11 +129,23 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         command = _parsed(words)
     except SystemExit as done:
+        if done.code == BAD_WORDS:
+            _complain_of_more(words)
         return done.code if isinstance(done.code, int) else BAD_WORDS
     except TacitError as error:
         complain(str(error))
         return error.exit_code
     return _guarded(command)
+
+
+def _with_expressions(words: Sequence[str]) -> list[str]:
+    """The words, where `--reward "-abs(pulse)"` is `--reward=-abs(pulse)`: an option has two minuses."""
+    joined: list[str] = []
+    for word in words:
+        after = joined[-1] if joined else ""
+        expression = re.match(r"-[^-\d.]", word) and word != "-h" and after.startswith("--") and "=" not in after
+        joined[-1:] = [f"{after}={word}"] if expression else [*joined[-1:], word]
+    return joined
 
 
 def _parsed(words: list[str]) -> object:
@@ -140,6 +168,22 @@ def _parsed(words: list[str]) -> object:
         config=(tyro.conf.FlagCreatePairsOff,),
         registry=_REGISTRY,
     )
+
+
+def _complain_of_more(words: list[str]) -> None:
+    """Say what the options that are there make necessary, after the parser has said what every command needs."""
+    found = next((name for name in _CONDITIONAL if words[: len(name.split())] == name.split()), None)
+    if found is None:
+        return
+    kind, module = _CONDITIONAL[found]
+    nowhere = io.StringIO()
+    with contextlib.suppress(SystemExit, TacitError), contextlib.redirect_stdout(nowhere):
+        with contextlib.redirect_stderr(nowhere):
+            given = words[len(found.split()) :]
+            command = tyro.cli(kind, args=given, default=placeholders(kind), registry=_REGISTRY)
+        more = import_module(f"tacit.cli.{module}").missing(command)
+        if more:
+            complain(f"{found} also needs " + "; ".join(f"{option.name}, {option.expected}" for option in more) + ".")
 
 
 def _guarded(command: object) -> int:

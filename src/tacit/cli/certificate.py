@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from tacit import plain_files
-from tacit.cli.console import require_new, say
+from tacit.cli.console import require_new, say, say_json
 from tacit.cli.declarations import (
     CertificateLabel,
     CertificateShow,
@@ -20,7 +23,7 @@ from tacit.errors import CertificateError, FileError, LedgerError
 from tacit.evaluation import audits
 from tacit.privacy.certificate import markdown as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger, LedgerView
 
 FOLDED = ("register", "callback", "actor")
 """Kinds of notes that are not shown one by one: their times are those of single meetings."""
@@ -28,10 +31,14 @@ FOLDED = ("register", "callback", "actor")
 
 def show(command: CertificateShow) -> None:
     """The certificate as Markdown, and the findings of audits that lie beside it; nothing is verified."""
-    certificate = Certificate.load(command.path)
+    certificate = _load(command.path)
+    found = [audits.sentences(audited) for audited in audits.beside(command.path, certificate.digest)]
+    if command.json:
+        say_json({"sentence": certificate.sentence, "certificate": certificate.to_json(), "audits": found})
+        return
     say(certificate.to_markdown().rstrip())
-    for audited in audits.beside(command.path, certificate.digest):
-        say("\n".join(["", *audits.sentences(audited)]))
+    for sentences in found:
+        say("\n".join(["", *sentences]))
 
 
 def verify(command: CertificateVerify) -> None:
@@ -40,7 +47,7 @@ def verify(command: CertificateVerify) -> None:
     Raises:
         CertificateError: the certificate does not hold.
     """
-    certificate = Certificate.load(command.path)
+    certificate = _load(command.path)
     check = certificate.verify(command.public_key)
     if not check.private:
         raise CertificateError(
@@ -49,6 +56,10 @@ def verify(command: CertificateVerify) -> None:
             expected="a certificate of a private release",
             remedy="do not publish the release",
         )
+    if command.json:
+        promise = {"sentence": certificate.sentence, "simulated": certificate.simulated}
+        say_json({**promise, **dataclasses.asdict(check)})
+        return
     say(certificate.sentence)
     say(f"Recomputed: epsilon = {check.epsilon:.6g} at delta = {check.delta:.3g}, as the certificate states.")
     say(f"Independent check: epsilon = {check.check_epsilon:.6g} by another accountant.")
@@ -64,7 +75,7 @@ def label(command: CertificateLabel) -> None:
     Raises:
         CertificateError: the certificate does not hold.
     """
-    certificate = Certificate.load(command.path)
+    certificate = _load(command.path)
     certificate.verify()
     say(json.dumps(certificate_label.label(certificate.to_json()), indent=1, ensure_ascii=False))
 
@@ -98,6 +109,23 @@ def sign(command: CertificateSign) -> None:
     say(f"Signed. Others verify it with: tacit certificate verify {command.out} --public-key {_key(signed)}")
 
 
+def _load(path: Path) -> Certificate:
+    """The certificate in a file of its own, or in the metadata of a Parquet file of synthetic rows."""
+    if path.suffix.lower() != ".parquet":
+        return Certificate.load(path)
+    from tacit.data.sources.tables import parquet_description
+
+    described = parquet_description(path)
+    if "certificate" not in described:
+        raise CertificateError(
+            "there is no certificate in the file",
+            where=str(path),
+            expected="a Parquet file of tacit's synthetic rows",
+            remedy="name certificate.json instead",
+        )
+    return Certificate.from_json(described["certificate"])
+
+
 def _key(certificate: Certificate) -> str:
     assert certificate.signature is not None
     return str(certificate.signature["public_key"])
@@ -107,22 +135,50 @@ def show_ledger(command: LedgerShow) -> None:
     """The unit, the budget, what was spent, every plan, and every note; those of single meetings as a count alone."""
     view = Ledger.read(command.path)
     unit, (epsilon, delta) = view.unit, view.spent()
+    if command.json:
+        say_json(_summary(view))
+        return
     say(f"Ledger of the dataset {view.dataset_id}")
     say(f"Protects: {unit.words()} (public population {unit.size:,}, {unit.relation}).")
     say(f"Budget: ({view.epsilon:g}, {view.delta:.3g}). Spent: ({epsilon:.6g}, {delta:.3g}).")
     for plan in view.plans():
         share = "untouched" if plan.claimed == 0 else f"{plan.claimed:,} of {plan.steps:,} steps claimed"
         say(f"  plan {plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {share}")
-    notes = [(entry.time, entry.payload) for entry in view.entries() if entry.kind == "note"]
-    for time, note in notes:
-        if note["kind"] not in FOLDED:
-            say(f"  {time} {note['kind']}: {note['text']}")
-    if counts := Counter(note["kind"] for _, note in notes if note["kind"] in FOLDED):
-        kinds = ", ".join(f"{counts[kind]:,} of kind {kind}" for kind in FOLDED if counts[kind])
+    shown, counts = _notes(view)
+    for note in shown:
+        say(f"  {note['time']} {note['kind']}: {note['text']}")
+    if counts:
+        kinds = ", ".join(f"{count:,} of kind {kind}" for kind, count in counts.items())
         say(f"  notes that mechanisms keep for themselves: {kinds}")
     if view.void_reason is not None:
         say(f"VOID: nothing is promised any more ({view.void_reason}).")
     say(f"Head: {view.head}")
+
+
+def _notes(view: LedgerView) -> tuple[list[dict[str, str]], dict[str, int]]:
+    """The notes that are shown one by one, and how many there are of each kind that is not."""
+    notes = [(entry.time, entry.payload) for entry in view.entries() if entry.kind == "note"]
+    shown = [
+        {"time": time, "kind": note["kind"], "text": note["text"]} for time, note in notes if note["kind"] not in FOLDED
+    ]
+    counts = Counter(note["kind"] for _, note in notes)
+    return shown, {kind: counts[kind] for kind in FOLDED if counts[kind]}
+
+
+def _summary(view: LedgerView) -> dict[str, Any]:
+    """What `tacit ledger show` says, as JSON values."""
+    (epsilon, delta), (notes, kept) = view.spent(), _notes(view)
+    return {
+        "dataset_id": view.dataset_id,
+        "unit": {"name": view.unit.name, "relation": view.unit.relation, "population": view.unit.size},
+        "budget": {"epsilon": view.epsilon, "delta": view.delta},
+        "spent": {"epsilon": epsilon, "delta": delta},
+        "plans": [dataclasses.asdict(plan) for plan in view.plans()],
+        "notes": notes,
+        "kept_notes": kept,
+        "void_reason": view.void_reason,
+        "head": view.head,
+    }
 
 
 def verify_ledger(command: LedgerVerify) -> None:
@@ -139,6 +195,9 @@ def verify_ledger(command: LedgerVerify) -> None:
             expected="the ledger of that certificate or checkpoint, at least as new",
             remedy="look for the newest copy of the ledger",
         )
+    if command.json:
+        say_json({"entries": len(view.entries()), "void_reason": view.void_reason, "head": view.head})
+        return
     say(f"Sound: {len(view.entries()):,} entries in one chain, within the budget.")
     if view.void_reason is not None:
         say(f"VOID: nothing is promised any more ({view.void_reason}).")

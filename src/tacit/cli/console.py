@@ -5,11 +5,14 @@ Nothing is computed from private records, except what `tacit data overlap` print
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from tacit.errors import FileError
 
@@ -29,6 +32,26 @@ def say(text: str = "") -> None:
 def complain(text: str) -> None:
     """One sentence on what went wrong."""
     print(f"tacit: {text}", file=sys.stderr, flush=True)
+
+
+def say_json(value: Any) -> None:
+    """The whole of a command's result as one JSON object; numbers that are not finite become null."""
+    say(json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def aside(active: bool) -> Iterator[None]:
+    """Where active, what is said within goes to stderr, so that stdout has the JSON alone."""
+    with redirect_stdout(sys.stderr) if active else nullcontext():
+        yield
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""`tacit data`: simulate, look at, compare and import records."""
+"""`tacit data`: simulate, look at and compare records."""
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,29 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import plain_files
-from tacit.cli.console import complain, progress, say
-from tacit.cli.declarations import DataChain, DataClinic, DataImport, DataInspect, DataMaze, DataOverlap
-from tacit.cli.options import meaningless
-from tacit.cli.options import named as in_words
+from tacit.cli.console import progress, say, say_json
+from tacit.cli.declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap
 from tacit.cli.run_folder import CERTIFICATE
-from tacit.data.sources.files import Fields
+from tacit.data import fields_of
+from tacit.data.sources.tables import parquet_description
 from tacit.data.spec import PublicSpec
-from tacit.data.store import read_unit
+from tacit.data.store import read_queried, read_unit
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
 from tacit.privacy.certificate.certificate import Certificate
 
-_READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
-_KINDS = {
-    "csv": (".csv", ("fields", "episode", "propensity")),
-    "parquet": (".parquet", ("fields", "episode", "propensity")),
-    "npz": (".npz", ("episode",)),
-    "d4rl": (".hdf5", ("chunk", "horizon")),
-    "minari": ("Minari", ("reward", "propensity", "minari_root", "observation")),
-}
-"""Kind -> what its files are called, and which options it has beside those of all."""
-
-
+MINARI_METADATA = Path("data", "metadata.json")
+"""In the folder of a Minari dataset."""
 CHAIN_CHANCE = 0.55
 """Of the second action in the logs of the chain: a uniform policy's importance weights are neither 1 nor wild."""
 
@@ -170,15 +160,29 @@ def inspect(command: DataInspect) -> None:
     """Show what is public about a dataset: private, simulated, or synthetic rows with their certificate.
 
     Raises:
-        FileError: the folder holds no trajectories.
+        FileError: it is of another kind, or damaged.
         CertificateError: the certificate is damaged.
     """
     from tacit.data import inspect as summarise
 
-    summary = summarise(command.path)
+    path, unit, queried = command.path, None, False
+    if (path / MINARI_METADATA).exists():
+        layout = _minari_layout(path)
+        if command.json:
+            say_json({"minari": layout})
+        else:
+            say(layout)
+        return
+    if path.suffix.lower() == ".parquet":
+        summary, drawn, certificate = *_described(path), path
+    else:
+        summary, unit, certificate = summarise(path), read_unit(path), path / CERTIFICATE
+        queried = read_queried(path)
+        drawn = Certificate.load(certificate) if summary["simulated"] and certificate.is_file() else None
+    if command.json:
+        say_json({**summary, "unit": unit, "queried": queried, "promise": None if drawn is None else drawn.sentence})
+        return
     if summary["simulated"]:
-        certificate = command.path / CERTIFICATE
-        drawn = Certificate.load(certificate) if certificate.is_file() else None
         say(
             f"{'Simulated' if drawn is None else 'Synthetic'} records: "
             + ", ".join(f"{count:,} {name}" for name, count in summary["counts"].items())
@@ -188,9 +192,10 @@ def inspect(command: DataInspect) -> None:
             say(f"{drawn.sentence} (tacit certificate verify {certificate})")
     else:
         say("Private records: how many there are is not shown.")
-    unit = read_unit(command.path)
     if unit is not None:
         say(f"Units are called {unit!r}.")
+    if queried:
+        say("A query made them: nobody checked whether it mixes units.")
     spec = summary["spec"]
     say(f"Public bounds from: {spec['source']}. Episodes can terminate: {'yes' if spec['terminals'] else 'no'}.")
     bounds = {
@@ -201,6 +206,41 @@ def inspect(command: DataInspect) -> None:
         say(f"  {name:<18}{field['kind']:<11}{field['dtype']:<8}width {field['width']}{_range(bounds.get(name))}")
     if spec["difference"] is not None:
         say("  typical step      " + ", ".join(f"{size:g}" for size in spec["difference"]))
+
+
+def _described(path: Path) -> tuple[dict[str, Any], Certificate | None]:
+    """What a Parquet file of synthetic or simulated rows says of them, and its certificate."""
+    described = parquet_description(path)
+    if "spec" not in described:
+        raise FileError(
+            "the file does not say what its rows are",
+            where=str(path),
+            expected="a Parquet file of tacit's synthetic rows",
+            remedy="import other records with `tacit data import`",
+        )
+    spec = PublicSpec.from_json(described["spec"], where=path.name)
+    summary = {"simulated": True, "spec": spec.to_json(), "fields": fields_of(spec)}
+    promised = "certificate" in described
+    certificate = Certificate.from_json(described["certificate"]) if promised else None
+    return {**summary, "counts": {"rows": described["rows"]}}, certificate
+
+
+def _minari_layout(path: Path) -> str:
+    """How the Minari dataset in a folder is read: whether `observations[1:]` are the next observations."""
+    notes = None
+    with contextlib.suppress(OSError, ValueError, RecursionError, AttributeError):
+        notes = json.loads(plain_files.text(path / MINARI_METADATA)).get("tacit")
+    if not isinstance(notes, dict):
+        return "A Minari dataset that tacit did not write; `tacit data import` reads it."
+    if notes.get("chained"):
+        return "A Minari dataset of tacit's: in every episode, observations[1:] are the next observations."
+    from tacit.data.sources.minari import PACKED
+
+    return (
+        f"A packed Minari dataset of tacit's. {PACKED}\n"
+        f'Read it with tacit.Trajectories.from_minari("{path.name}", unit="unit", root="{path.parent}"),\n'
+        "whose to_parquet writes a file that every tool reads as it is meant."
+    )
 
 
 def overlap(command: DataOverlap) -> None:
@@ -222,94 +262,18 @@ def overlap(command: DataOverlap) -> None:
     say("Choose public records by where they come from, and before anybody knows which ones you consider.")
 
 
-def import_(command: DataImport) -> None:
-    """Read records into tacit's own format.
-
-    Raises:
-        DataError: the records break a rule (the message names file and row, never a value).
-        PlanError: an option has no meaning for these files.
-        FileError: a file is missing or damaged, or the folder exists.
-    """
-    kinds = {_READERS.get(Path(name).suffix.lower(), "minari") for name in command.files}
-    if len(kinds) != 1 or (kinds & {"minari", "d4rl"} and len(command.files) != 1):
-        raise FileError(
-            "the files are of several kinds, or there is none" if len(kinds) != 1 else "there are several datasets",
-            where="data import",
-            expected=".csv, .parquet or .npz files of one kind, one .hdf5 file, or the id of one Minari dataset",
-            remedy="import one kind at a time",
-        )
-    kind = kinds.pop()
-    named, allowed = _KINDS[kind]
-    for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
-        if getattr(command, option) is not None and option not in allowed:
-            takers = " and ".join(kind for kind, taken in _KINDS.values() if option in taken)
-            raise meaningless("data import", option, f"no {in_words(option)} for {named}: it is for {takers}")
-    spec = None if command.spec is None else read_spec(command.spec)
-    options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
-    with progress("Reading and checking the records"):
-        if kind == "minari":
-            options |= {"reward": command.reward, "propensity": command.propensity, "root": command.minari_root}
-            data = Trajectories.from_minari(command.files[0], spec=spec, observation=command.observation, **options)
-            if not data.spec.propensities:
-                _warn_of_propensities(command)
-        else:
-            _import_files(command, kind, spec, options)
-    what = "simulated records" if command.simulated else "the private records: keep it where they may be"
-    say(f"Wrote {command.out} ({what}).")
-
-
-def read_spec(path: Path) -> PublicSpec:
-    """The public bounds in a JSON file.
-
-    Raises:
-        FileError: the file is missing or no JSON.
-        DataError: a field is missing or invalid.
-    """
-    try:
-        value = json.loads(plain_files.text(path))
-    except (OSError, ValueError, RecursionError) as error:
-        missing = isinstance(error, OSError)
-        raise FileError(
-            "there is no such file" if missing else "the file is no JSON",
-            where=str(path),
-            expected="a JSON file of public bounds",
-            remedy="check the path" if missing else "mend it, or write it again with PublicSpec.to_json",
-        ) from None
-    return PublicSpec.from_json(value, where=str(path))
-
-
-def _warn_of_propensities(command: DataImport) -> None:
-    from tacit.data.sources.minari import overlooked
-
-    key = overlooked(command.files[0], command.minari_root)
-    if key is not None:
-        complain(f"The infos have {key!r}, which was not imported: give --propensity {key} to evaluate other policies.")
-
-
-def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, options: dict[str, Any]) -> None:
-    if spec is None:
-        raise DataError(
-            "the public bounds are missing",
-            where="data import",
-            expected="--spec, a JSON file of public bounds (docs/own-data.md shows one)",
-            remedy="declare bounds that are known without the data",
-        )
-    options |= {"spec": spec}
-    if kind == "d4rl":
-        Trajectories.from_d4rl(command.files[0], chunk=command.chunk, horizon=command.horizon, **options)
-    elif kind == "npz":
-        Trajectories.from_npz(command.files, episode=command.episode, **options)
-    else:
-        fields = Fields.named(spec, command.fields or ())
-        if command.propensity is not None:
-            fields = dataclasses.replace(fields, propensity=command.propensity)
-        read = Trajectories.from_csv if kind == "csv" else Trajectories.from_parquet
-        read(command.files, fields=fields, episode=command.episode, **options)
-
-
 def _range(space: dict[str, Any] | None) -> str:
     if space is None:
         return ""
+    if space["kind"] == "columns":
+        return "  " + ", ".join(map(_cells, space["columns"]))
     if space["kind"] == "discrete":
         return f"  0 to {space['n'] - 1}"
     return "  " + ", ".join(f"{low:g} to {high:g}" for low, high in zip(space["low"], space["high"], strict=True))
+
+
+def _cells(column: dict[str, Any]) -> str:
+    """A declared column in a few words."""
+    if "labels" in column:
+        return f"{column['name']} (one of {len(column['labels'])})"
+    return f"{column['name']} {column['low']:g} to {column['high']:g}"

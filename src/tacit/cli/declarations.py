@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
-from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, Synthesize, Train
+from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
 
 # fmt: off
 Audited = Literal[
@@ -87,10 +87,12 @@ class DataInspect:
     """Show what is public about a dataset: fields, bounds and their source (counts only if it is simulated).
 
     Args:
-        path: a folder that `tacit data` wrote.
+        path: a folder that `tacit data` wrote, a Parquet file of synthetic rows, or the folder of a Minari dataset.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,13 +116,29 @@ class DataImport:
     """Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
 
     Args:
-        files: .csv, .parquet or .npz files of one kind, one .hdf5 file of D4RL's, or the id of a local Minari dataset.
+        files: tables of one kind (.csv, .csv.gz, .parquet, .arrow), globs and folders of them, also in Hive
+            partitions, or .npz files, one .hdf5 file of D4RL's, or the id of a local Minari dataset.
         unit: column with the id of the protected unit (Minari: key of the episode metadata or infos), or
             ":transition" or ":episode" where each is a unit of its own (D4RL: or ":chunk", pieces of the recording of
             --chunk rows, which are nobody's). Its name is kept: a user who promises something to units of another name
             is refused.
         out: folder to write; it must not exist. It holds the private records: keep it where they may be.
-        spec: JSON file with the public bounds (`PublicSpec.to_json`); only Minari can do without, from its spaces.
+        spec: TOML or JSON file with the public bounds (`tacit spec init` writes a template); Minari can do without,
+            from its spaces, as can a Parquet file that tacit wrote.
+        sql: a query whose rows are read in place of files, over a connection that cannot write. Certificates say that
+            nobody checked whether it mixes units.
+        database: where the query runs: postgresql://USER@HOST:PORT/DATABASE, sqlite:FILE or duckdb:FILE. The password
+            is taken from the environment (PGPASSWORD) or ~/.pgpass alone.
+        time: column that orders the rows of an episode: numbers, or dates and times; a unit's rows may then lie in
+            several files.
+        next: build the next observation from the next row of the episode, whose last row is truncated unless it
+            terminates; "drop" leaves such a truncated row out.
+        where: SQL expression that says which rows are read, such as "age >= 18"; windows see these alone.
+        qualify: SQL expression that says which of these rows are kept once windows have seen them.
+        reward: SQL expression of the reward, such as "-abs(pulse - 75) / 145".
+        action: SQL expression of the action, NAME=EXPRESSION where there are several. Expressions take one row, or
+            windows partitioned by the unit.
+        column: SQL expressions of the observation's columns, likewise.
         chunk: rows of a piece of a D4RL recording, with --unit :chunk alone.
         horizon: after how many steps the task cuts an episode, for a D4RL file without timeouts.
         observation: which entry of a Minari dataset's dictionary of observations is read; all of them without it.
@@ -128,26 +146,63 @@ class DataImport:
             dimension: observations=pulse,pressure actions=dose rewards=effect (and next_observations, terminations,
             truncations).
         episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
-        reward: public bounds LOW HIGH of the reward, for Minari without a spec.
+        reward_bounds: public bounds LOW HIGH of the reward, for Minari without a spec.
         propensity: column with the behaviour policy's probability of the logged action (Minari: key of the infos);
             without it, "propensity" (.npz: "propensities") where the spec declares propensities.
         minari_root: folder of the Minari datasets; otherwise Minari's own.
         simulated: declare that no record is a real person's.
     """
 
-    files: Annotated[tuple[str, ...], arg(metavar="FILE [FILE ...]", help_behavior_hint="(required)"), Positional]
+    files: Annotated[tuple[str, ...], arg(metavar="[SOURCE ...]", help_behavior_hint="(or --sql)"), Positional] = ()
     unit: str
     out: Path
     spec: Path | None = None
+    sql: str | None = None
+    database: Annotated[str | None, arg(name="from")] = None
+    time: str | None = None
+    next: Annotated[tuple[Literal["drop"], ...] | None, arg(metavar="[drop]")] = None
+    where: str | None = None
+    qualify: str | None = None
+    reward: str | None = None
+    action: tuple[str, ...] | None = None
+    column: tuple[str, ...] | None = None
     chunk: int | None = None
     horizon: int | None = None
     observation: str | None = None
     fields: tuple[str, ...] | None = None
     episode: str | None = None
-    reward: tuple[float, float] | None = None
+    reward_bounds: tuple[float, float] | None = None
     propensity: str | None = None
     minari_root: Path | None = None
     simulated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecInit:
+    """Write a template of public bounds that knows the header of a table, and nothing of its cells.
+
+    Args:
+        table: .csv, .csv.gz, .parquet or .arrow file.
+        out: TOML file to write; it must not exist. Without it, the template is printed.
+    """
+
+    table: Positional[Path]
+    out: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecCheck:
+    """Check a file of public bounds, and that a table's header has its columns.
+
+    Args:
+        spec: TOML or JSON file.
+        table: .csv, .csv.gz, .parquet or .arrow file.
+        fields: names of the table's columns where they are not those of the spec, as for `tacit data import`.
+    """
+
+    spec: Positional[Path]
+    table: Positional[Path | None] = None
+    fields: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,18 +215,17 @@ class Sample:
         transitions: draw single steps of a model of trajectories, each weighted for itself: for agents, which look at
             nothing else.
         seed: of the sampling.
-        out: folder to write, in tacit's own format; it must not exist.
-        minari: write a Minari dataset of this id instead (name-v0).
-        root: folder of the Minari datasets; otherwise Minari's own.
+        out: what to write: a file ROWS.parquet, ROWS.csv or ROWS.npz, or a folder ROWS; it must not exist.
+        format: "parquet", "csv" (beside it ROWS.csv.json, with the certificate), "npz" (arrays), "minari" (a folder of
+            Minari datasets, with synthetic-v0 in it) or "folder" (tacit's own format); by default what the name says.
     """
 
     model: Path
     count: int
+    out: Path
+    format: RowsFormat | None = None
     transitions: bool = False
     seed: int = 0
-    out: Path | None = None
-    minari: str | None = None
-    root: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,10 +369,12 @@ class CertificateShow:
     """Show a certificate in words, with what audits found that lies beside it.
 
     Args:
-        path: certificate.json.
+        path: certificate.json, or a Parquet file of synthetic rows.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,12 +382,14 @@ class CertificateVerify:
     """Recompute a certificate's promise from its own events; an edited certificate fails.
 
     Args:
-        path: certificate.json.
+        path: certificate.json, or a Parquet file of synthetic rows.
         public_key: the Ed25519 key (64 hex digits) that must have signed it.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
     public_key: str | None = None
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,7 +397,7 @@ class CertificateLabel:
     """Print a certificate as a label in JSON: NIST SP 800-226, a draft for the registry of deployments, the trade-off.
 
     Args:
-        path: certificate.json.
+        path: certificate.json, or a Parquet file of synthetic rows.
     """
 
     path: Positional[Path]
@@ -366,9 +424,11 @@ class LedgerShow:
 
     Args:
         path: the ledger file.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,10 +438,12 @@ class LedgerVerify:
     Args:
         path: the ledger file.
         head: also require that this head hash (of a certificate or checkpoint) is in the ledger.
+        json: print one JSON object instead of sentences.
     """
 
     path: Positional[Path]
     head: str | None = None
+    json: bool = False
 
 
 Data = (
@@ -392,6 +454,7 @@ Data = (
     | Annotated[DataOverlap, subcommand("overlap")]
     | Annotated[DataImport, subcommand("import")]
 )
+Spec = Annotated[SpecInit, subcommand("init")] | Annotated[SpecCheck, subcommand("check")]
 Certificate = (
     Annotated[CertificateShow, subcommand("show")]
     | Annotated[CertificateVerify, subcommand("verify")]
@@ -403,6 +466,7 @@ Command = Annotated[  # without a text of its own, tyro parses the sources of `t
     (
         Annotated[Demo, subcommand("demo")]
         | Annotated[Data, subcommand("data", description="Make, look at, compare or import a dataset.")]
+        | Annotated[Spec, subcommand("spec", description="Write or check a file of public bounds.")]
         | Annotated[Synthesize, subcommand("synthesize")]
         | Annotated[Evaluate, subcommand("evaluate")]
         | Annotated[Train, subcommand("train")]

@@ -128,9 +128,11 @@ def demo(command: Demo) -> None:
     if command.quick and command.full:
         raise refused("demo", "--quick and --full exclude each other", "one of them or neither", "leave one out")
     watch, size = Stopwatch(), QUICK if command.quick else FULL if command.full else USUAL
-    settings = settings_of(command)
+    settings = settings_of(command, "format")
     unit = Unit("transition", "add_or_remove", size.population)
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
+    synthesis_runs.require_folder(command.out, "demo")
+    synthesis_runs.require_form(command.format, size.rows, "rows", "demo")
     require_free(command.out, resume=command.resume)
     with _step(watch, "Calibrating the noise"):
         plan = _raked(size).calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
@@ -142,7 +144,7 @@ def demo(command: Demo) -> None:
     else:
         with _step(watch, f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
             data = simulate(LAYOUT, size.population, seed=command.seed)
-        release = _release(run, plan, data, watch, resume=command.resume)
+        release = _release(run, plan, data, watch, command)
         sections = _sections(command, run, release, data, size, watch)
         costs = (synthesis_runs.size_of(release), *watch.costs())
         finish(run, synthesis_runs.report(release, f"{LAYOUT} maze, synthetic", {**sections, "costs": costs}))
@@ -164,13 +166,14 @@ def _raked(size: Size) -> TransitionsPlan:
 
 
 def _release(
-    run: RunFolder, plan: TransitionsPlan, data: Trajectories, watch: Stopwatch, *, resume: bool
+    run: RunFolder, plan: TransitionsPlan, data: Trajectories, watch: Stopwatch, command: Demo
 ) -> Release[Synthesizer]:
     if synthesis_runs.trained(run):
         return synthesis_runs.load(run)
     ledger = Ledger(run.inside("ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta)
     with ledger, watch.phase(TRAINING):
-        return synthesis_runs.train(run, fit, plan, Vault(data, ledger), pretrained=None, resume=resume)
+        vault = Vault(data, ledger, tracker=command.tracker)
+        return synthesis_runs.train(run, fit, plan, vault, pretrained=None, resume=command.resume)
 
 
 def _sections(
@@ -179,7 +182,7 @@ def _sections(
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
     layout, real, seed = LAYOUTS[LAYOUT], data.columns, command.seed
     with watch.phase(SAMPLING):
-        synthetic = synthesis_runs.publish(run, release, size.rows, seed=seed).columns
+        synthetic = synthesis_runs.publish(run, release, size.rows, seed=seed, form=command.format).columns
     rivals, costs = compared(command.compare, release.value.plan, data, size.rows, bins=size.bins, seed=seed)
     controls = tables.ignorant(data.spec, real, size.rows, seed)
     with _step(watch, "Comparing columns, dynamics and single rows"):

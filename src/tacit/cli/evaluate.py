@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -14,8 +12,10 @@ import numpy as np
 
 from tacit.cli import options
 from tacit.cli.budget import ledger_path, open_ledger, require_unit
-from tacit.cli.console import progress, say
-from tacit.cli.plan_declarations import EVALUATION_OPTIONS, Activation, Evaluate, EvaluationMethod
+from tacit.cli.console import aside, progress, say, say_json
+from tacit.cli.options import EVALUATION_OPTIONS, Missing
+from tacit.cli.plan_declarations import Evaluate, EvaluationMethod
+from tacit.cli.policies import STATE_DICT, named, own_function, policy_of, tried, unfit, unknown
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,
@@ -31,15 +31,15 @@ from tacit.cli.run_folder import (
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
-from tacit.errors import FileError, PlanError, TacitError
+from tacit.errors import PlanError
 from tacit.evaluation.off_policy import diagnostics
 from tacit.evaluation.report import EvaluationReport
 from tacit.evaluation.report import evaluation as content
 from tacit.evaluation.report.charts import number
 from tacit.methods.off_policy_evaluation import (
     Behaviour,
+    BehaviourModel,
     BehaviourPolicy,
-    Callable,
     Custom,
     DoublyRobust,
     Estimator,
@@ -51,20 +51,19 @@ from tacit.methods.off_policy_evaluation import (
     ImportanceSampling,
     Lsl,
     Lsw,
-    Network,
     OneHot,
     Policy,
     Problem,
     ResidualRegression,
     SufficientStatistics,
-    Uniform,
     fit,
 )
-from tacit.methods.off_policy_evaluation.features import ends
+from tacit.methods.off_policy_evaluation.algorithm import behaviour_used
 from tacit.methods.off_policy_evaluation.overlap import Overlap
-from tacit.methods.off_policy_evaluation.policies import Target, imported
-from tacit.methods.off_policy_evaluation.targets import resolve_behaviour, words
-from tacit.privacy.certificate.certificate import Release
+from tacit.methods.off_policy_evaluation.policies import Target, unknown_behaviour
+from tacit.methods.off_policy_evaluation.targets import words
+from tacit.privacy.certificate.certificate import Certificate, Release
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
@@ -85,7 +84,7 @@ _PLANS: dict[EvaluationMethod, type[Any]] = {
     "lsl": Lsl,
 }
 _ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
-NETWORK = ".safetensors"
+MODEL = "model"
 _STAND_IN = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
 """Where no file is opened: the promise does not depend on what the observations and actions are."""
 
@@ -96,20 +95,32 @@ def evaluate(command: Evaluate) -> None:
     Raises:
         TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before the evaluation begins.
     """
+    with aside(command.json):
+        result = _evaluated(command)
+    if command.json:
+        say_json(result)
+
+
+def _evaluated(command: Evaluate) -> dict[str, Any]:
+    """What `--json` prints: the promise, and what was released under it."""
     if not command.dry_run:
         require_free(command.out, resume=None)
     Unit(command.unit, command.relation, command.population)
     problem(command)
+    options.require_given("evaluate", missing(command))
     alike = diagnosed(command)
     if command.dry_run:
-        _promise(planned(command, None), alike)
-        say("Dry run: no file was opened and nothing was spent.")
-        return
+        _require_found(command)
+        plan = planned(command, None)
+        _promise(plan, alike)
+        say("Dry run: no record was read and nothing was spent.")
+        return {"promise": str(plan), "evaluation": None}
     spec, _, _ = read_spec(command.data)  # public; no record is read
     require_unit(command)
     plan, policy, behaviour_policy = planned(command, spec), target(command, spec), behaviour(command, spec)
     _promise(plan, alike)
-    _produce(command, plan, alike, policy, behaviour_policy)
+    value = _produce(command, plan, alike, policy, behaviour_policy)
+    return {"promise": str(plan), "evaluation": value.to_json(), "certificate": str(command.out / CERTIFICATE)}
 
 
 def _promise(plan: Estimator, alike: Overlap | None) -> None:
@@ -120,34 +131,51 @@ def _promise(plan: Estimator, alike: Overlap | None) -> None:
 
 def _produce(
     command: Evaluate, plan: Estimator, alike: Overlap | None, policy: Target, behaviour_policy: BehaviourPolicy | None
-) -> None:
+) -> Evaluation:
     watch = Stopwatch()
     with progress("Opening the records"):
         data = Trajectories.open(command.data)
-    settings = settings_of(command)
+    settings = settings_of(command, "json")
     assert plan.unit is not None
     attempt = RunFolder.attempt(command.out, "evaluate", settings, resume=None)
     with open_ledger(command, plan.unit) as ledger, attempt as run:
-        vault = Vault(data, ledger)
-        overlap = None if alike is None else _alike(run, alike, vault, policy, behaviour_policy)
+        vault = Vault(data, ledger, tracker=command.tracker)
+        asked = _owned(command.policy, policy, ledger)
+        if behaviour_policy is not None:
+            known = _owned(str(command.behaviour), behaviour_policy.policy, ledger)
+            behaviour_policy = dataclasses.replace(behaviour_policy, policy=known)
+        overlap = None if alike is None else _alike(run, alike, vault, asked, behaviour_policy)
         with progress("Evaluating with privacy"):
-            release = fit(plan, vault, policy, behaviour=behaviour_policy)
+            release = fit(plan, vault, asked, behaviour=behaviour_policy)
         run.write(EVALUATION, release.value.to_json())
         certify(run, release.certificate)
         if command.nonprivate_diagnostics:
             _look(run, vault, release.value, plan, policy, behaviour_policy)
         report = dataclasses.replace(
-            _report(run, release, data.spec, policy),
+            _report(run, release, data.spec, asked),
             verify=VERIFY if overlap is None else (*VERIFY, *VERIFY_OVERLAP),
             overlap=overlap,
             costs=watch.costs() if data.simulated else (),
         )
         finish(run, report)
     _closing(run, report, release.value, command)
+    return release.value
+
+
+def _owned(words: str, policy: Any, ledger: Ledger) -> Any:
+    """The policy; as a release with its certificate, where it was released under this very ledger."""
+    if not Path(words).is_dir():
+        return policy
+    certificate = Certificate.load(Path(words) / CERTIFICATE)
+    return Release(policy, certificate) if certificate.dataset_id == ledger.dataset_id else policy
 
 
 def _alike(
-    run: RunFolder, plan: Overlap, vault: Vault, policy: Target, behaviour_policy: BehaviourPolicy | None
+    run: RunFolder,
+    plan: Overlap,
+    vault: Vault,
+    policy: Target | Release[Policy],
+    behaviour_policy: BehaviourPolicy | None,
 ) -> content.Overlap:
     """How alike the two policies are: released, saved with a certificate of its own, and made ready for the report."""
     with progress("Comparing the policies with privacy"):
@@ -159,7 +187,9 @@ def _alike(
     return content.Overlap(edges, shares, tuple(figures["words"]))
 
 
-def _report(run: RunFolder, release: Release[Evaluation], spec: PublicSpec, policy: Target) -> EvaluationReport:
+def _report(
+    run: RunFolder, release: Release[Evaluation], spec: PublicSpec, policy: Target | Release[Policy]
+) -> EvaluationReport:
     value = release.value
     assert value.limits is not None
     return EvaluationReport(
@@ -192,7 +222,7 @@ def _look(
 ) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     run.inside("private")
-    resolved = resolve_behaviour(policy, behaviour_policy, vault)
+    resolved = behaviour_used(plan, evaluation, policy, behaviour_policy, vault)
 
     def look(rows: Mapping[str, np.ndarray]) -> dict[str, float]:
         return diagnostics(rows, evaluation, plan.problem, vault.spec, policy, resolved)
@@ -219,6 +249,20 @@ def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, c
     say(f"Open     {run.path / REPORT}")
     say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
     say(f"Budget   tacit ledger show {ledger_path(command)}")
+
+
+def missing(command: Evaluate) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    absent = []
+    if command.method == "ssp" and "clip_norm" not in command.settings:
+        expected = "the largest norm of one unit's statistics"
+        remedy = "choose it without looking at the records, or use the method residual, which needs none"
+        absent.append(Missing("--clip-norm", expected, remedy))
+    known = command.behaviour not in (None, MODEL) and command.policy != "behaviour"
+    if known and command.behaviour_source is None:
+        expected, remedy = "environment, physics, declared or public_data", "say how it is known without the records"
+        absent.append(Missing("--behaviour-source", expected, f"{remedy}; one that was fitted to them is refused"))
+    return absent
 
 
 def problem(command: Evaluate) -> Problem:
@@ -280,12 +324,6 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
             "--policy behaviour for lsw and lsl, any other one for fqe and dr",
             "choose the method residual, which evaluates both",
         )
-    if method == "ssp" and "clip_norm" not in settings:
-        raise refused(
-            "the clip norm is missing",
-            "--clip-norm, the largest norm of one unit's statistics",
-            "choose it without looking at the records, or use the method residual, which needs none",
-        )
     fields: dict[str, Any] = {
         "problem": asked,
         **settings,
@@ -296,7 +334,9 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
             raise meaningless("--features", "a method with a value function")
         fields["weighting"] = method
     else:
-        fields["features"] = features(None if spec is None else command.features, _STAND_IN if spec is None else spec)
+        fields["features"] = features(command.features, spec, "--features")
+    if command.behaviour == MODEL and command.policy != "behaviour":
+        fields["behaviour_model"] = behaviour_model(command, spec)
     if method == "residual":
         fields |= {"on_policy": command.policy == "behaviour", "range_finder": command.find_range}
     plan: Estimator = _PLANS[method](**fields)
@@ -305,12 +345,27 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
     return plan.calibrate(unit=unit, epsilon=rest * command.epsilon, delta=rest * command.delta)
 
 
-def features(words: str | None, spec: PublicSpec) -> Features:
-    """The feature map of these words, or the default one: one-hot, or Fourier of order 3.
+def behaviour_model(command: Evaluate, spec: PublicSpec | None) -> BehaviourModel:
+    """The private model of the behaviour policy.
+
+    Raises:
+        PlanError: an option is out of range, does not fit the observations, or another one leaves the model no use.
+    """
+    if command.overlap is not None or command.behaviour_source is not None:
+        raise meaningless("--overlap or --behaviour-source", "propensities that were logged, or a known --behaviour")
+    model = BehaviourModel.of(spec or _STAND_IN)
+    if command.behaviour_features is not None:
+        model = dataclasses.replace(model, features=features(command.behaviour_features, spec, "--behaviour-features"))
+    return model if command.behaviour_share is None else dataclasses.replace(model, share=command.behaviour_share)
+
+
+def features(words: str | None, spec: PublicSpec | None, option: str) -> Features:
+    """The feature map of these words, or the default one: one-hot, or Fourier of order 3; a dry run has no spec.
 
     Raises:
         PlanError: the words are of no known form, or the features do not fit the observation.
     """
+    spec, words = (_STAND_IN, None) if spec is None else (spec, words)
     space = spec.observation
     default = "one-hot" if isinstance(space, Discrete) else "fourier:3"
     kind, _, rest = (default if words is None else words).partition(":")
@@ -319,25 +374,33 @@ def features(words: str | None, spec: PublicSpec) -> Features:
         if not isinstance(space, Discrete):
             raise PlanError(
                 "one-hot features need a discrete observation",
-                where="--features",
+                where=option,
                 expected="fourier:ORDER or package.module:function",
                 remedy="choose one of these for numbers",
             )
-        phi = OneHot(_whole("--features", rest) if rest else space.n)
+        phi = OneHot(_whole(option, rest) if rest else space.n)
     elif kind == "fourier":
         box = Box((0.0,), (space.n - 1.0,)) if isinstance(space, Discrete) else space
         labels = box.categories if any(box.categories) else None
-        phi = Fourier(_whole("--features", rest), box.low, box.high, labels=labels)
+        phi = Fourier(_whole(option, rest), box.low, box.high, labels=labels)
     elif rest:
-        _find_modules_here()
-        values = np.asarray(_tried(imported(str(words)), "--features", spec))
+        values = np.asarray(tried(own_function(str(words)), option, spec))
         if values.ndim != 2 or len(values) != 2:
-            raise _unfit("--features", "numbers [N, n] for N observations")
+            raise unfit(option, "numbers [N, n] for N observations")
         phi = Custom(str(words), values.shape[1])
     else:
-        raise _unknown("--features", kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
-    _tried(phi, "--features", spec)
+        raise unknown(option, kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
+    tried(phi, option, spec)
     return phi
+
+
+def _require_found(command: Evaluate) -> None:
+    """Refuse policies and features that are not there, as far as that shows without the records' spec."""
+    for policy, option in ((command.policy, "--policy"), (command.behaviour, "--behaviour")):
+        if policy is not None and (policy, option) != (MODEL, "--behaviour"):
+            named(policy, option, command.activation)
+    if command.features is not None and command.features.partition(":")[0] not in ("one-hot", "fourier"):
+        own_function(command.features)
 
 
 def target(command: Evaluate, spec: PublicSpec) -> Target:
@@ -348,133 +411,40 @@ def target(command: Evaluate, spec: PublicSpec) -> Target:
             given without a network.
         FileError: there is no such file, or it holds no policy.
     """
-    networks = [words for words in (command.policy, command.behaviour) if words and words.endswith(NETWORK)]
+    networks = [words for words in (command.policy, command.behaviour) if words and words.endswith(STATE_DICT)]
     if command.activation is not None and not networks:
-        raise meaningless("--activation", f"a network FILE{NETWORK}")
+        raise meaningless("--activation", f"a network FILE{STATE_DICT}")
     if command.policy == "behaviour":
         return Behaviour()
-    return _policy(command.policy, spec, "--policy", command.activation)
+    return policy_of(command.policy, spec, "--policy", command.activation)
 
 
 def behaviour(command: Evaluate, spec: PublicSpec) -> BehaviourPolicy | None:
-    """The known behaviour policy, or None where the logged propensities serve.
+    """The known behaviour policy, or None where the logged propensities serve, or the method needs none.
 
     Raises:
         PlanError: neither is there, or a known one comes without its source, or is not needed.
         FileError: there is no such file, or it holds no policy.
     """
     on_policy = command.policy == "behaviour"
+    if command.behaviour == MODEL and not on_policy:
+        return None
+    if command.behaviour_share is not None or command.behaviour_features is not None:
+        raise meaningless("--behaviour-share or --behaviour-features", f"--behaviour {MODEL}")
     if command.behaviour is None:
         if command.behaviour_source is not None:
             raise meaningless("--behaviour-source", "--behaviour")
-        if not on_policy and not spec.propensities:
-            raise refused(
-                "the records have no propensities",
-                "records that were imported with propensities, or --behaviour, or --policy behaviour",
-                "log the probability of each action, and import it with --propensity",
-            )
+        if not on_policy and not spec.propensities and _PLANS[command.method].weighs:
+            raise unknown_behaviour()
         return None
     if on_policy:
         raise meaningless("--behaviour", "another --policy than behaviour")
-    if command.behaviour_source is None:
-        raise refused(
-            "the source of the behaviour policy is missing",
-            "--behaviour-source environment, physics, declared or public_data",
-            "say how it is known without the records; one that was fitted to them is refused",
-        )
     return BehaviourPolicy(
-        _policy(command.behaviour, spec, "--behaviour", command.activation), command.behaviour_source
+        policy_of(command.behaviour, spec, "--behaviour", command.activation), command.behaviour_source
     )
-
-
-def _policy(words: str, spec: PublicSpec, option: str, activation: Activation | None) -> Policy:
-    space = spec.action
-    if not isinstance(space, Discrete):
-        raise PlanError(
-            "the actions are continuous",
-            where=option,
-            expected="records of discrete actions, or --policy behaviour",
-            remedy="cut the actions into public bins before importing the records",
-        )
-    policy: Policy
-    if words == "uniform":
-        policy = Uniform(space.n)
-    elif words.endswith(NETWORK):
-        policy = _network(Path(words), activation, spec, option)
-    elif ":" in words:
-        _find_modules_here()
-        policy = Callable(words, space.n)
-    else:
-        raise _unknown(option, words, "behaviour, uniform, FILE.safetensors or package.module:function")
-    if policy.actions != space.n:
-        raise PlanError(
-            f"the policy has {policy.actions} actions",
-            where=option,
-            expected=f"{space.n}, as the records have",
-            remedy="choose a policy for these actions",
-        )
-    probabilities = np.asarray(_tried(policy.probabilities, option, spec))
-    if not np.isfinite(probabilities).all():
-        raise _unfit(option, "finite probabilities")
-    return policy
-
-
-def _network(path: Path, activation: Activation | None, spec: PublicSpec, option: str) -> Network:
-    from safetensors import SafetensorError
-
-    if not path.is_file():
-        raise FileError(
-            "there is no such file",
-            where=str(path),
-            expected="a policy in a .safetensors file",
-            remedy=f"check the path after {option}",
-        )
-    try:
-        network = Network.load(path, activation=activation or "relu")
-    except (OSError, SafetensorError, KeyError, PlanError):
-        raise FileError(
-            "the file holds no policy of the known layout",
-            where=str(path),
-            expected="tensors NAME.weight [out, in] and NAME.bias [out] of each layer, with numbered names (0.weight, "
-            "0.bias, 2.weight, ...) whose numbers are the order, and logits of the actions at the end",
-            remedy="save the state dict of a torch.nn.Sequential of Linear layers, or name a function instead",
-        ) from None
-    inputs, space = network.layers[0][0].shape[1], spec.observation
-    if isinstance(space, Discrete) and inputs not in (1, space.n):
-        raise _unfit(option, f"a network of {space.n} inputs, one for each discrete observation, or of one")
-    return network
-
-
-def _tried(function: Any, option: str, spec: PublicSpec) -> Any:
-    """What a function makes of the two ends of the public bounds; no record is involved."""
-    try:
-        return function(ends(spec.observation))
-    except TacitError:
-        raise
-    except Exception as error:
-        raise _unfit(option, f"a function of observations within the public bounds ({type(error).__name__})") from None
-
-
-def _find_modules_here() -> None:
-    """Let a user's module lie in the working folder, after everything that is installed."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
 
 
 def _whole(option: str, text: str) -> int:
     if not text.isdecimal():
-        raise _unknown(option, text, "a whole number after the colon, such as fourier:3 or one-hot:40")
+        raise unknown(option, text, "a whole number after the colon, such as fourier:3 or one-hot:40")
     return int(text)
-
-
-def _unknown(option: str, text: str, expected: str) -> PlanError:
-    return PlanError(f"{text!r} is of no known form", where=option, expected=expected, remedy="choose one of these")
-
-
-def _unfit(option: str, expected: str) -> PlanError:
-    return PlanError(
-        "it does not fit the observations",
-        where=option,
-        expected=expected,
-        remedy="try it on invented observations of these public bounds",
-    )

@@ -55,7 +55,7 @@ def generate(command: Generate) -> None:
         FileError: the folder is damaged or holds something else, or the output exists.
         CertificateError: the simulator's certificate was edited.
     """
-    trips.require_free(command.out)
+    plain_files.require_free(command.out)
     _require_days(command.days, command.seed, "generate")
     _require_meaning(command)
     release = simulator_in(command.simulator)
@@ -79,7 +79,7 @@ def draw(command: Map) -> None:
         FileError: a file is damaged or holds something else, or the output exists.
         CertificateError: a certificate was edited.
     """
-    trips.require_free(command.out)
+    plain_files.require_free(command.out)
     _require_days(command.days, command.seed, "map")
     first, certificate = _panel(command, command.source)
     panels = [first]

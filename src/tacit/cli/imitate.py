@@ -45,6 +45,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
+from tacit.tracking import Tracker
 
 FOLDER, CHECKPOINT = "simulator", "checkpoint"
 WORDS = budget.Words(
@@ -136,7 +137,8 @@ def _produce(command: Imitate, plan: Plan, grid: Grid, run: RunFolder) -> None:
 def _released(command: Imitate, plan: Plan, days: Days, run: RunFolder) -> Released:
     """The release, saved; an interruption that leaves nothing to go on from says what is lost."""
     with budget.opened(command, plan, run) as ledger:
-        vault = vault_of(plan, days, ledger, simulated=imitate_plan.nobody(command))
+        nobody = imitate_plan.nobody(command)
+        vault = vault_of(plan, days, ledger, simulated=nobody, tracker=command.tracker)
         before = len(ledger.entries())
         try:
             title = "Asking people's critics" if command.method == "pategail" else "Imitating with privacy"
@@ -197,7 +199,9 @@ def require_packages(command: Imitate) -> None:
         importlib.import_module("tacit.privacy.ledger.checkpoint")
 
 
-def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vault | FederatedVault:
+def vault_of(
+    plan: Plan, days: Days, ledger: Ledger, *, simulated: bool, tracker: Tracker | None = None
+) -> Vault | FederatedVault:
     """The vault whose mechanisms the plan needs: one over devices where these add noise or keep critics.
 
     Raises:
@@ -205,8 +209,8 @@ def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vaul
     """
     data = days.trajectories(simulated=simulated)
     if isinstance(plan, pategail.PateGailPlan) or (isinstance(plan, mobility.OneShotPlan) and plan.noise != "server"):
-        return FederatedVault(StackedDevices(data), ledger)
-    return Vault(data, ledger)
+        return FederatedVault(StackedDevices(data), ledger, tracker=tracker)
+    return Vault(data, ledger, tracker=tracker)
 
 
 def fitted(

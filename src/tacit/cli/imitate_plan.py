@@ -15,10 +15,11 @@ from tacit import plain_files
 from tacit.cli import options
 from tacit.cli.budget import promised, require_only
 from tacit.cli.console import progress
-from tacit.cli.options import given
+from tacit.cli.options import Missing, given
 from tacit.cli.plan_declarations import Imitate
 from tacit.data.mobility import UNIX, Rules, from_cells, from_plt, from_points
 from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.files import SUFFIXES
 from tacit.data.mobility.grids import EARTH_KM, Grid, RegularGrid, grid_from_json
 from tacit.data.mobility.points import require_zone
 from tacit.envs import city
@@ -39,7 +40,7 @@ _MEANINGLESS: dict[Kind, tuple[tuple[str, ...], str]] = {
         "it with records: a city has its own grid and whole days",
     ),
     "points": (("preset",), "--city"),
-    "plt": (("preset", "user", *_COLUMNS), "CSV files: PLT files have columns and times of their own"),
+    "plt": (("preset", "user", *_COLUMNS), "files of points: PLT files have columns and times of their own"),
     "cells": (("preset", "zone", *_COLUMNS, *_RULES), "points: the days of an .npz file are cut already"),
 }
 refused, meaningless = partial(options.refused, "imitate"), partial(options.meaningless, "imitate")
@@ -111,25 +112,38 @@ def require_sound(command: Imitate) -> None:
         raise meaningless(f"--noise {command.noise}", f"--method one-shot or pategail, not {command.method}")
     if "floor" in command.settings and command.noise != "shared":
         raise meaningless("--floor", "--noise shared")
-    _require_people(command)
-    _require_zones(command, kind)
+    _require_zones(command)
     if kind != "city":
-        _require_region(command)
-    _require_ledger(command)
+        _require_one_grid(command)
+    options.require_given("imitate", missing(command))
+    _require_population(command)
     _require_look(command, kind)
 
 
-def _require_people(command: Imitate) -> None:
-    if command.population is None and command.city is None:
-        raise refused("--population is missing", "how many people there could be", "declare it; it is never counted")
+def missing(command: Imitate) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    if command.city is not None:
+        return []
+    absent, kind = [], kind_of(command)
+    if command.population is None:
+        absent.append(Missing("--population", "how many people there could be", "declare it; it is never counted"))
+    if kind in ("points", "plt") and not command.zone:
+        absent.append(Missing("--zone", "the local time zone of the region, such as Asia/Shanghai", "name it"))
+    if command.grid is None and (command.box is None or (command.cell is None and command.degrees is None)):
+        expected = "--box SOUTH WEST NORTH EAST with --cell METRES (or --degrees), or --grid FILE"
+        absent.append(Missing("the public grid", expected, "declare the region that is known without the records"))
+    if len(command.source) > 1 and command.ledger is None:
+        absent.append(Missing("--ledger", "one ledger for all these files", "name the file of their budget"))
+    return absent
+
+
+def _require_population(command: Imitate) -> None:
     if command.city is not None and command.population is not None and command.population < command.city:
         what = f"there are {command.city:,} people in a population of {command.population:,}"
         raise refused(what, f"a --population of at least {command.city:,}", "leave --population out")
 
 
-def _require_zones(command: Imitate, kind: Kind) -> None:
-    if kind in ("points", "plt") and not command.zone:
-        raise refused("--zone is missing", "the local time zone of the region, such as Asia/Shanghai", "name it")
+def _require_zones(command: Imitate) -> None:
     for name in ("zone", "recorded"):
         value = getattr(command, name)
         if value is None or (name, value) == ("recorded", UNIX):
@@ -140,22 +154,12 @@ def _require_zones(command: Imitate, kind: Kind) -> None:
             raise refused(f"--{name} is {value!r}", error.expected, "check the spelling") from None
 
 
-def _require_region(command: Imitate) -> None:
-    whole = command.box is not None and (command.cell is None) != (command.degrees is None)
+def _require_one_grid(command: Imitate) -> None:
     pieces = [name for name in ("box", "cell", "degrees") if getattr(command, name) is not None]
     if command.grid is not None and pieces:
         raise meaningless(pieces[0], "one grid: --grid, or --box with --cell")
-    if command.grid is None and not whole:
-        raise refused(
-            "the public grid is missing, or there are two",
-            "--box SOUTH WEST NORTH EAST with --cell METRES (or --degrees), or --grid FILE",
-            "declare the region that is known without the records",
-        )
-
-
-def _require_ledger(command: Imitate) -> None:
-    if len(command.source) > 1 and command.ledger is None:
-        raise refused("--ledger is missing", "one ledger for all these files", "name the file of their budget")
+    if command.cell is not None and command.degrees is not None:
+        raise meaningless("degrees", "one size of a cell: --cell, or --degrees")
 
 
 def _require_look(command: Imitate, kind: Kind) -> None:
@@ -170,7 +174,7 @@ def _require_look(command: Imitate, kind: Kind) -> None:
 
 def _kind_of(path: Path) -> Kind:
     name = path.name.lower()
-    if name.endswith((".csv", ".csv.gz")):
+    if name.endswith(SUFFIXES):
         return "points"
     if name.endswith(".npz"):
         return "cells"
@@ -179,7 +183,7 @@ def _kind_of(path: Path) -> Kind:
     raise FileError(
         "the file is of no known kind",
         where=str(path),
-        expected="a .csv, .csv.gz or .npz file, or a folder of PLT files",
+        expected="a .csv, .csv.gz, .parquet, .gpkg or .npz file, or a folder of PLT files",
         remedy="rename the file, or convert it",
     )
 

@@ -151,7 +151,7 @@ def _produce(command: Learn, setup: Planned, world: World | None) -> None:
         simulated = data.simulated
         with RunFolder.attempt(command.out, "learn", settings, resume=None) as run:
             with budget.opened(command, setup.plan, run) as ledger:
-                vault = Vault(data, ledger, experts=asked)
+                vault = Vault(data, ledger, experts=asked, tracker=command.tracker)
                 with progress("Learning with privacy"), budget.spending(ledger, WORDS):
                     release = experts.fit(setup.plan, vault, setup.simulator, anchors=setup.anchors)
                 hub.save(release, run.inside(FOLDER), notes=_notes(world))

@@ -18,8 +18,8 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.cli import options, worlds
 from tacit.cli.budget import require_unit
-from tacit.cli.options import given
-from tacit.cli.plan_declarations import EXPERTS_OPTIONS, Clone, Learn
+from tacit.cli.options import EXPERTS_OPTIONS, Missing, given
+from tacit.cli.plan_declarations import Clone, Learn
 from tacit.cli.worlds import LONGEST, OwnDomain
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec
@@ -83,6 +83,23 @@ def require_sound(command: Learn) -> None:
         for name in ("experts", "kind"):
             if getattr(command, name) is not None:
                 raise meaningless(name, "it without a folder, where experts are simulated")
+    options.require_given("learn", missing(command))
+
+
+def missing(command: Learn) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    absent = []
+    if command.population is None and not command.simulates:
+        absent.append(Missing("--population", "how many experts there could be", "declare it; it is never counted"))
+    if command.method == "consensus" and command.world is None:
+        what = "for clones to be played in, or for the experts' policies"
+        absent.append(Missing("--world", f"a public simulator, {what}", "name one"))
+    if command.method == "consensus" and command.present is None and not command.simulates:
+        expected = "how many experts there are at least, as the public knows"
+        absent.append(Missing("--present", expected, "declare it: the threshold rests on it"))
+    if command.method == "return-weighted" and command.returns is None and command.world is None:
+        absent.append(Missing("--returns", "public LOW HIGH of an episode's return", "declare it"))
+    return absent
 
 
 @dataclass(frozen=True)
@@ -104,13 +121,9 @@ def unit(command: Learn) -> Unit:
     """What is protected.
 
     Raises:
-        PlanError: the population is missing, or there is no name.
+        PlanError: the population is below 2, or there is no name.
     """
-    population = command.population
-    if population is None and command.simulates:
-        population = simulated(command)
-    if population is None:
-        raise refused("--population is missing", "how many experts there could be", "declare it; it is never counted")
+    population = simulated(command) if command.population is None else command.population
     return Unit(command.unit, "add_or_remove", population)
 
 
@@ -250,12 +263,7 @@ def _weighted(command: Learn, spec: PublicSpec, world: World | None) -> ReturnWe
 
 
 def _consensus(command: Learn, spec: PublicSpec, world: World | None, protected: Unit) -> Consensus:
-    if world is None:
-        what = "for clones to be played in, or for the experts' policies"
-        raise refused("--method consensus needs --world", f"a public simulator, {what}", "name one")
-    if command.present is None and not command.simulates:
-        expected = "how many experts there are at least, as the public knows"
-        raise refused("--present is missing", expected, "declare it: the threshold rests on it")
+    assert world is not None
     present = protected.size if command.present is None else command.present
     if command.paper:
         return _published(command, spec, world, protected, present)

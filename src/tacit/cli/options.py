@@ -18,6 +18,7 @@ from tyro.conf import arg
 from tacit import plain_files
 from tacit.errors import FileError, PlanError
 from tacit.parameters import current, written
+from tacit.tracking import JsonLines
 
 Table = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Method -> class of its plan ("module:Class") -> fields that are options."""
@@ -30,15 +31,27 @@ class PlanCommand:
 
     Args:
         config: file of options, TOML or JSON, or the run.json of another run; what the command line says goes first.
+        track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
+            privacy.
     """
 
     config: Path | None = None
+    track: Path | None = None
     _made: ClassVar[tuple[str, ...]] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
         """Options that are made from plans, where they were given."""
         return given(self, *self._made)
+
+    @property
+    def tracker(self) -> JsonLines | None:
+        """What the vault of the run shows its released values to.
+
+        Raises:
+            FileError: the file cannot be written.
+        """
+        return None if self.track is None else JsonLines(self.track)
 
 
 def given(command: object, *names: str) -> dict[str, Any]:
@@ -99,6 +112,49 @@ def meaningless(where: str, option: str, expected: str) -> PlanError:
     """An option that has no effect beside the others."""
     name = named(option)
     return PlanError(f"{name} has no meaning here", where=where, expected=expected, remedy=f"leave {name} out")
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """An option that the others make necessary, and that is not there.
+
+    Args:
+        name: of the option, or of what options say together.
+        expected: what it says.
+        remedy: what to do.
+    """
+
+    name: str
+    expected: str
+    remedy: str
+
+
+def require_given(where: str, missing: Sequence[Missing]) -> None:
+    """Refuse a command in which options are missing, all of them in one sentence.
+
+    Raises:
+        PlanError: there is one.
+    """
+    if len(missing) == 1:
+        raise refused(where, f"{missing[0].name} is missing", missing[0].expected, missing[0].remedy)
+    if missing:
+        expected = "; ".join(f"{option.name}, {option.expected}" for option in missing)
+        raise refused(where, f"{in_words([option.name for option in missing])} are missing", expected, "give them all")
+
+
+def placeholders(command: type[Any]) -> Any:
+    """A command whose required options have values that say nothing."""
+    hints = get_type_hints(command)
+    nothing: dict[Any, Any] = {Path: Path(), str: "", int: 0, float: 0.0, tuple[str, ...]: ()}
+    required = [field.name for field in dataclasses.fields(command) if field.default is dataclasses.MISSING]
+    return command(
+        **{name: nothing[hints[name]] if hints[name] in nothing else get_args(hints[name])[0] for name in required}
+    )
+
+
+def in_words(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def require_least(where: str, command: object, **least: int) -> None:
@@ -213,3 +269,52 @@ def _fitting(hint: Any, value: Any) -> Any:
     if type(value) is hint:
         return value
     raise ValueError(value)
+
+
+# Options that are fields of plans: for each method, which fields of which plan's class.
+
+
+_TRAINED = {
+    "tacit.methods.synthesis.plan:DiffusionPlan": (
+        *("steps", "clip_norm", "noise_multiplicity", "width", "depth", "learning_rate"),
+    ),
+}
+_FRAGMENTS = ("network", "horizon", "fragments_per_unit", "local_context", "longest", "episodes_per_unit")
+_ROWS = {"tacit.methods.synthesis.baselines.plan:TablePlan": ("rows_per_unit",)}
+_MARGINALS = {**_ROWS, "tacit.methods.synthesis.discretisation:Discretisation": ("bins",)}
+_VOTES = {"tacit.methods.synthesis.baselines.pate_gan_plan:PateGanPlan": ("steps", "teachers")}
+SYNTHESIS_OPTIONS: Table = {
+    "privorl": {**_TRAINED, "tacit.methods.synthesis.plan:TransitionsPlan": ("rows_per_unit",)},
+    "privorl-j": {**_TRAINED, "tacit.methods.synthesis.trajectories.plan:TrajectoriesPlan": _FRAGMENTS},
+    "mst": _MARGINALS,
+    "aim": _MARGINALS,
+    "privsyn": _MARGINALS,
+    "pgm": _ROWS,
+    "pate-gan": _VOTES,
+    "pre-pate-gan": _VOTES,
+}
+"""The options of `tacit synthesize` that are fields of its methods' plans, of which the next have those of theirs."""
+_SCORES = {"tacit.methods.off_policy_evaluation.importance:ScoreEstimator": ("clip",)}
+EVALUATION_OPTIONS: Table = {
+    "pdis": _SCORES,
+    "wpdis": _SCORES,
+    "fqe": _SCORES,
+    "dr": _SCORES,
+    "gpope": {"tacit.methods.off_policy_evaluation.gpope:Gpope": ("clip_norm",)},
+    "ssp": {"tacit.methods.off_policy_evaluation.baselines:SufficientStatistics": ("clip_norm",)},
+}
+POLICY_GRADIENT_OPTIONS: Table = {
+    "train": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip_norm", "gamma")}
+}
+_WEIGHT = {"tacit.methods.experts.learned:ReturnWeight": ("sharpness",)}
+EXPERTS_OPTIONS: Table = {
+    "votes": {"tacit.methods.experts.votes:Votes": ("rounds", "rows"), **_WEIGHT},
+    "return-weighted": {"tacit.methods.experts.imitation:ReturnWeighted": ("rows", "clip_norm", "steps"), **_WEIGHT},
+    "consensus": {
+        "tacit.methods.experts.consensus:Consensus": ("rows", "clip_norm", "steps", "share", "stable_fraction")
+    },
+}
+MOBILITY_OPTIONS: Table = {
+    "one-shot": {"tacit.methods.mobility.plan:OneShotPlan": ("floor",)},
+    "pategail": {"tacit.methods.mobility.pategail.plan:PateGailPlan": ("rounds", "floor")},
+}

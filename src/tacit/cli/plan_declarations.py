@@ -8,7 +8,15 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from tacit.cli.options import PlanCommand, Table, of_plans
+from tacit.cli.options import (
+    EVALUATION_OPTIONS,
+    EXPERTS_OPTIONS,
+    MOBILITY_OPTIONS,
+    POLICY_GRADIENT_OPTIONS,
+    SYNTHESIS_OPTIONS,
+    PlanCommand,
+    of_plans,
+)
 from tacit.units import Relation
 
 Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
@@ -17,6 +25,8 @@ SynthesisMethod = Literal["privorl", "privorl-j", "mst", "aim", "pgm", "privsyn"
 """Methods of `tacit synthesize`."""
 EvaluationMethod = Literal["residual", "pdis", "wpdis", "fqe", "dr", "gpope", "ssp", "lsw", "lsl"]
 """Methods of `tacit evaluate`: the plans of `tacit.off_policy_evaluation` at their defaults."""
+RowsFormat = Literal["parquet", "csv", "npz", "minari", "folder"]
+"""What synthetic rows are written as."""
 Activation = Literal["relu", "tanh"]
 """Between the layers of a network."""
 RECIPES: Literal["recipe"] = "recipe"
@@ -37,51 +47,6 @@ Critics = Literal["linear", "table", "samples", "gradient"]
 """Kinds of `pategail.PateGailPlan`."""
 Noise = Literal["server", "shared", "device"]
 """Who adds the noise."""
-
-_TRAINED = {
-    "tacit.methods.synthesis.plan:DiffusionPlan": (
-        *("steps", "clip_norm", "noise_multiplicity", "width", "depth", "learning_rate"),
-    ),
-}
-_FRAGMENTS = ("network", "horizon", "fragments_per_unit", "local_context", "longest", "episodes_per_unit")
-_ROWS = {"tacit.methods.synthesis.baselines.plan:TablePlan": ("rows_per_unit",)}
-_MARGINALS = {**_ROWS, "tacit.methods.synthesis.discretisation:Discretisation": ("bins",)}
-_VOTES = {"tacit.methods.synthesis.baselines.pate_gan_plan:PateGanPlan": ("steps", "teachers")}
-SYNTHESIS_OPTIONS: Table = {
-    "privorl": {**_TRAINED, "tacit.methods.synthesis.plan:TransitionsPlan": ("rows_per_unit",)},
-    "privorl-j": {**_TRAINED, "tacit.methods.synthesis.trajectories.plan:TrajectoriesPlan": _FRAGMENTS},
-    "mst": _MARGINALS,
-    "aim": _MARGINALS,
-    "privsyn": _MARGINALS,
-    "pgm": _ROWS,
-    "pate-gan": _VOTES,
-    "pre-pate-gan": _VOTES,
-}
-"""The options of `tacit synthesize` that are fields of its methods' plans, of which the next have those of theirs."""
-_SCORES = {"tacit.methods.off_policy_evaluation.importance:ScoreEstimator": ("clip",)}
-EVALUATION_OPTIONS: Table = {
-    "pdis": _SCORES,
-    "wpdis": _SCORES,
-    "fqe": _SCORES,
-    "dr": _SCORES,
-    "gpope": {"tacit.methods.off_policy_evaluation.gpope:Gpope": ("clip_norm",)},
-    "ssp": {"tacit.methods.off_policy_evaluation.baselines:SufficientStatistics": ("clip_norm",)},
-}
-POLICY_GRADIENT_OPTIONS: Table = {
-    "train": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip_norm", "gamma")}
-}
-_WEIGHT = {"tacit.methods.experts.learned:ReturnWeight": ("sharpness",)}
-EXPERTS_OPTIONS: Table = {
-    "votes": {"tacit.methods.experts.votes:Votes": ("rounds", "rows"), **_WEIGHT},
-    "return-weighted": {"tacit.methods.experts.imitation:ReturnWeighted": ("rows", "clip_norm", "steps"), **_WEIGHT},
-    "consensus": {
-        "tacit.methods.experts.consensus:Consensus": ("rows", "clip_norm", "steps", "share", "stable_fraction")
-    },
-}
-MOBILITY_OPTIONS: Table = {
-    "one-shot": {"tacit.methods.mobility.plan:OneShotPlan": ("floor",)},
-    "pategail": {"tacit.methods.mobility.pategail.plan:PateGailPlan": ("rounds", "floor")},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +87,7 @@ class Demo(PlanCommand):
         full: more steps, rows and agents, for better figures in six minutes or so.
         compare: other synthesizers to learn from the same data at the same epsilon: mst, aim, pgm, privsyn, pate-gan.
         audit: also attack the release, and train once more with planted records for a lower bound on epsilon.
+        format: of the synthetic rows: "parquet" (rows.parquet), "csv", "npz" or "folder" (tacit's own format).
         resume: go on with a run that was interrupted.
     """
 
@@ -132,6 +98,7 @@ class Demo(PlanCommand):
     full: bool = False
     compare: tuple[Baseline, ...] = ()
     audit: bool = False
+    format: RowsFormat = "parquet"
     resume: bool = False
 
 
@@ -150,9 +117,9 @@ class Synthesize(Spending):
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
         population: how many units there could be, as the public knows; never counted from the data.
         method: "privorl" (a diffusion model of single steps), "privorl-j" (one of whole trajectories), or to compare
-            with: "mst", "aim" and "pgm" (graphical models of noisy
-            marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that
-            learns from noisy votes of teachers; the latter begins with public records).
+            with: "mst", "aim" and "pgm" (graphical models of noisy marginals), "privsyn" (noisy marginals, gradually
+            adapted), "pate-gan" and "pre-pate-gan" (a generator that learns from noisy votes of teachers; the latter
+            begins with public records).
         public: folder of public records of the same shape to pre-train on, or to choose bins by. They are never
             compared with the private ones: what becomes of a run does not depend on who is on both sides.
         provenance: where the public records come from and why they hold no private one; it is printed in the
@@ -165,11 +132,12 @@ class Synthesize(Spending):
             public records.
         choose: settings of privorl to choose from by the records themselves, each as NAME=VALUE,VALUE: all combinations
             are candidates, of which a secret number is run and the best released, within the same promise. Names:
-            steps, expected-batch-size, clip-norm, rows-per-unit, noise-multiplicity, learning-rate. It
-            takes about ten times as long; how long exactly must not become known, and it cannot be resumed.
+            steps, expected-batch-size, clip-norm, rows-per-unit, noise-multiplicity, learning-rate. It takes about ten
+            times as long; how long exactly must not become known, and it cannot be resumed.
         device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
         rows: how many synthetic transitions to write; 100,000 by default.
         trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
+        format: of the synthetic rows: "parquet" (OUT/rows.parquet), "csv", "npz", "minari" or "folder" (tacit's own).
         world: the simulator that the records are of, a maze (umaze, medium ...) or "clinic": the report draws what was
             synthesized in it, and compares it with its steps.
         holdout: folder of records of the same kind that nothing is learned from, to see whether records were copied.
@@ -194,6 +162,7 @@ class Synthesize(Spending):
     device: str = "cpu"
     rows: int | None = None
     trajectories: int | None = None
+    format: RowsFormat = "parquet"
     world: str | None = None
     holdout: Path | None = None
     nonprivate_diagnostics: bool = False
@@ -207,8 +176,8 @@ class Evaluate(Spending):
     """Say what a policy is worth, from records of other policies, with differential privacy.
 
     Args:
-        data: folder of the private records (`tacit data import` writes one); of another policy than their own, they
-            need propensities.
+        data: folder of the private records (`tacit data import` writes one); of another policy than their own, most
+            methods need propensities or --behaviour.
         out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
         unit: what one protected unit is, in the singular ("patient").
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
@@ -218,19 +187,25 @@ class Evaluate(Spending):
         range: public LOW HIGH of an episode's value; without it, the widest that the reward's bounds allow.
         find_range: let the method residual look for the range privately.
         episodes_per_unit: episodes of one unit that count.
-        policy: whom to evaluate: "behaviour" (who made the records), "uniform", a network FILE.safetensors (numbered
-            layers NAME.weight and NAME.bias, a softmax on the outputs), or your own package.module:function from
-            observations to probabilities.
-        activation: between the layers of a network; by default relu.
+        policy: whom to evaluate: "behaviour" (who made the records), "uniform", the folder of a policy (RUN/policy of
+            `tacit train` or `tacit learn`), a network FILE.onnx or FILE.safetensors (numbered layers NAME.weight and
+            NAME.bias, a softmax on the outputs), or your own package.module:function from observations to
+            probabilities.
+        activation: between the layers of a network FILE.safetensors; by default relu.
         method: "residual" (values of states and of the policy), "pdis" and "wpdis" (importance sampling), "fqe"
             (fitted Q), "dr" (doubly robust); to compare with: "gpope", "ssp" (DP-LSTD), "lsw", "lsl".
         features: of the value function: "one-hot" or "one-hot:STATES" (discrete observations), "fourier:ORDER", or
             your own package.module:function from observations to numbers.
-        behaviour: a known behaviour policy in place of logged propensities, in the words of --policy.
+        behaviour: a known behaviour policy in place of logged propensities, in the words of --policy; or "model", a
+            private one of softmax regression, which a share of the budget is spent on.
+        behaviour_share: that share (of 1 / sigma^2); 0.3 by default.
+        behaviour_features: of the model, in the words of --features; by default one-hot, or Fourier of order 2 along
+            each dimension.
         behaviour_source: how it is known: environment, physics, declared or public_data.
         level: nominal coverage of the interval.
         overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
         nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
+        json: print the result as one JSON object; everything else goes to stderr.
     """
 
     data: Positional[Path]
@@ -248,10 +223,13 @@ class Evaluate(Spending):
     method: EvaluationMethod = "residual"
     features: str | None = None
     behaviour: str | None = None
+    behaviour_share: float | None = None
+    behaviour_features: str | None = None
     behaviour_source: Literal["environment", "physics", "declared", "public_data"] | None = None
     level: float = 0.95
     overlap: float | None = None
     nonprivate_diagnostics: bool = False
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -411,8 +389,9 @@ class Imitate(Spending):
     """Learn a simulator of movement from people's whereabouts, with differential privacy for every person.
 
     Args:
-        source: records of where people were: CSV files of points (.csv, .csv.gz; all rows of a person in one of them),
-            a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it, give --city.
+        source: records of where people were: files of points (.csv, .csv.gz, .parquet, .gpkg; all rows of a person in
+            one of them), a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it,
+            give --city.
         out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
         population: how many people there could be, as the public knows; never counted from the records. Of a city, the
             people in it.
@@ -429,7 +408,7 @@ class Imitate(Spending):
         recorded: zone of recorded times that carry none, or "unix" for seconds since 1970.
         user: column of the people's ids (.npz: array).
         time: column of the times.
-        lat: column of latitudes.
+        lat: column of latitudes; without one, the points of a GeoPackage or GeoParquet file are taken.
         lon: column of longitudes.
         pattern: strptime pattern of the times; by default ISO 8601.
         carry: half-hours for which the last place goes on where nothing is recorded.

@@ -7,7 +7,7 @@ audit.json          what audits of the certificate found, where `tacit audit` wa
 evaluation.json     the released evaluation
 model/, policy/     the released synthesizer, the released policy
 simulator/          the released simulator of movement, and map.html with days of it
-minari/             the synthetic dataset, as Minari's folder of datasets
+rows.parquet        the synthetic dataset; of another --format rows.csv, rows.npz, rows/, or minari/ with synthetic-v0
 checkpoint/         public state of the training, until it is done
 ledger              what was spent, where the people are simulated: not to be published
 tensorboard/        released values as scalars, only where they were asked for
@@ -179,7 +179,7 @@ def require_free(path: Path, *, resume: bool | None) -> None:
 
 def settings_of(command: Any, *left_out: str) -> dict[str, Any]:
     """The options that a run is resumed with: all but where it is, how it is begun, and those that are left out."""
-    never = {"out", "resume", "dry_run", "config", *left_out}
+    never = {"out", "resume", "dry_run", "config", "track", *left_out}
     return {name: value for name, value in dataclasses.asdict(command).items() if name not in never}
 
 

@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 from tacit.cli import options
 from tacit.cli.budget import require_unit
 from tacit.cli.console import Interrupted, progress, say
-from tacit.cli.options import given
-from tacit.cli.plan_declarations import SYNTHESIS_OPTIONS, SynthesisMethod, Synthesize
+from tacit.cli.options import SYNTHESIS_OPTIONS, given
+from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories

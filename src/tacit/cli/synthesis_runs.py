@@ -6,30 +6,53 @@ A dry run loads this module: PyTorch and the report are imported where they are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tacit import hub
+from tacit import hub, plain_files
+from tacit.cli import run_folder
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Sample
-from tacit.cli.options import meaningless, refused
-from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, certify, require_packages
+from tacit.cli.options import refused
+from tacit.cli.plan_declarations import RowsFormat
+from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, certify
 from tacit.cli.synthesis_plan import PRIVORL_J
+from tacit.data import outputs
+from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
 from tacit.evaluation.sequences import Sequences
 from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import as_trajectories as single_steps
-from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.vault.vault import Vault
 
 if TYPE_CHECKING:
     from tacit.evaluation.report import Report
 
-MODEL, DATASETS, CHECKPOINT = "model", "minari", "checkpoint"
+MODEL, CHECKPOINT = "model", "checkpoint"
+ROWS: Mapping[RowsFormat, str] = {
+    "parquet": "rows.parquet",
+    "csv": "rows.csv",
+    "npz": "rows.npz",
+    "minari": "minari",
+    "folder": "rows",
+}
+"""What the synthetic rows of a run are called, by their format."""
 DATASET = "synthetic-v0"
-"""Id of the synthetic dataset inside the run's folder of Minari datasets."""
+"""Id of the synthetic dataset in a folder of Minari datasets."""
+PACKAGES: Mapping[RowsFormat, tuple[str, ...]] = {
+    "parquet": ("pyarrow",),
+    "csv": ("pyarrow",),
+    "npz": (),
+    "minari": ("minari", "h5py"),
+    "folder": (),
+}
+"""Packages that rows are written with."""
+_FILES = tuple(name for name in ROWS.values() if "." in name)
+_FORMS: Mapping[str, RowsFormat] = {Path(name).suffix: form for form, name in ROWS.items() if "." in name}
 Value = TypeVar("Value")
 
 
@@ -67,13 +90,16 @@ def load(run: RunFolder) -> Release[Any]:
     return hub.load(run.inside(MODEL))
 
 
-def publish(run: RunFolder, release: Release[Any], count: int, *, seed: int, **sampling: Any) -> Sequences:
+def publish(
+    run: RunFolder, release: Release[Any], count: int, *, seed: int, form: RowsFormat = "parquet", **sampling: Any
+) -> Sequences:
     """Write certificate and synthetic dataset into the run's folder, and return what is in the dataset.
 
     Args:
         run: the folder.
         release: of a synthesizer.
         count, seed: how many trajectories are sampled, or else rows, each of which then is a trajectory; and how.
+        form: what the dataset is written as.
         sampling: what else this synthesizer's `sample` takes.
     """
     from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories
@@ -86,11 +112,78 @@ def publish(run: RunFolder, release: Release[Any], count: int, *, seed: int, **s
             data, stitches = as_trajectories(stitched, release.value.encoder), stitched.stitches
         else:
             data = release.value.sample(count, seed=seed, **sampling)
-        root = run.inside(DATASETS)
-        if not (root / DATASET).exists():
-            root.mkdir(exist_ok=True)
-            data.to_minari(DATASET, root=root, certificate=certificate.to_json(), description=certificate.sentence)
+        if not run.inside(ROWS[form]).exists():
+            write_rows(data, run.inside(ROWS[form]), form, certificate)
     return Sequences.of(data, stitches)
+
+
+def write_rows(data: Trajectories, out: Path, form: RowsFormat, certificate: Certificate) -> None:
+    """Write synthetic rows with their certificate.
+
+    Raises:
+        FileError: the place is taken or cannot be written to.
+        DataError: there are too many rows for the format.
+    """
+    promised = certificate.to_json()
+    match form:
+        case "parquet":
+            data.to_parquet(out, certificate=promised)
+        case "csv":
+            data.to_csv(out, certificate=promised)
+        case "npz":
+            data.to_npz(out, certificate=promised)
+        case "minari":
+            out.mkdir(parents=True)
+            data.to_minari(DATASET, root=out, certificate=promised, description=certificate.sentence)
+        case "folder":
+            data.save(out)
+            certificate.save(out / CERTIFICATE)
+
+
+def require_form(form: RowsFormat, count: int, what: str, where: str) -> None:
+    """Refuse a format whose packages are missing, or that does not hold so many of what is drawn.
+
+    Args:
+        form: the format.
+        count: how many "trajectories", "transitions" or "rows" are drawn.
+        what: which of them.
+        where: the command.
+
+    Raises:
+        ModuleNotFoundError: a package is missing.
+        DataError: there are too many rows for it.
+    """
+    run_folder.require_packages(*PACKAGES[form])
+    if form == "minari" and what != "trajectories":
+        outputs.require_few(count, where)
+
+
+def require_folder(out: Path, where: str) -> None:
+    """Refuse the name of a file for the folder of a run.
+
+    Raises:
+        PlanError: it is one.
+    """
+    if out.suffix.lower() in _FORMS:
+        expected = f"the folder of a run, in which the rows will be {' or '.join(_FILES)}"
+        raise refused(where, f"--out ends in {out.suffix}, and a run is a folder", expected, "give --out RUN")
+
+
+def form_of(out: Path, form: RowsFormat | None, where: str) -> RowsFormat:
+    """What rows are written as: what the option says, or else the ending of the name.
+
+    Raises:
+        PlanError: the two contradict each other, or nothing is written with this ending.
+    """
+    ending = out.suffix.lower()
+    if not ending.strip(".0123456789"):
+        return form or "folder"
+    named = _FORMS.get(ending)
+    if named is None or form not in (None, named):
+        what = f"--out ends in {out.suffix}" + ("" if form is None else f", and --format is {form}")
+        expected = f"{', '.join(_FORMS)} for a file of that format, or a folder without an ending"
+        raise refused(where, what, expected, "choose another name")
+    return named
 
 
 def sampled(release: Release[Any]) -> str:
@@ -111,9 +204,11 @@ def closing(run: RunFolder) -> None:
     say()
     say(f"Open     {folder / REPORT}")
     say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
-    say(f"Dataset  {folder / DATASETS / DATASET} (Minari: MINARI_DATASETS_PATH={folder / DATASETS}, id {DATASET})")
+    for name in ROWS.values():
+        if (folder / name).exists():
+            say(f"Dataset  {folder / name}")
     whole = run.read()["settings"].get("method") == PRIVORL_J
-    more = "10000 --out TRAJECTORIES" if whole else "1000000 --out ROWS"
+    more = "10000 --out TRAJECTORIES.parquet" if whole else "1000000 --out ROWS.parquet"
     say(f"More     tacit sample --model {folder / MODEL} --count {more}")
 
 
@@ -135,18 +230,18 @@ def sample(command: Sample) -> None:
     """Draw and write.
 
     Raises:
-        PlanError: no output or two, a count below 1, or transitions of a model that has no trajectories.
-        FileError: the model is damaged, or the output exists or leads out of the folder.
+        PlanError: a count below 1, a name that contradicts the format, or transitions of a model that has no
+            trajectories.
+        DataError: more rows than the format holds.
+        FileError: the model is damaged, or the output exists.
         CertificateError: the model's certificate was edited.
         ModuleNotFoundError: a package that models are loaded with is not there.
     """
-    require_packages("torch", "safetensors")
-    if (command.out is None) == (command.minari is None) or command.count < 1:
-        what = "the count is below 1" if command.count < 1 else "there is no output, or there are two"
-        expected = "--count of at least 1, and --out FOLDER or --minari NAME-v0"
-        raise refused("sample", what, expected, "name one place for the rows")
-    if command.root is not None and command.minari is None:
-        raise meaningless("sample", "root", "--root together with --minari")
+    run_folder.require_packages("torch", "safetensors")
+    form = form_of(command.out, command.format, "sample")
+    if command.count < 1:
+        raise refused("sample", "the count is below 1", "--count of at least 1", "choose another number")
+    plain_files.require_free(command.out)
     inside = command.model / "model"
     if not command.model.is_dir() or (inside.is_dir() and not (command.model / hub.CONFIG).exists()):
         run = inside.is_dir()
@@ -170,23 +265,14 @@ def sample(command: Sample) -> None:
         expected = "it with a model of trajectories, of which it draws single steps"
         remedy = "leave --transitions out: this model draws transitions anyway"
         raise refused("sample", "--transitions has no meaning here", expected, remedy)
-    with progress(f"Sampling {command.count:,} {'transitions' if command.transitions else what}"):
+    drawn = "transitions" if command.transitions else what
+    require_form(form, command.count, drawn, "sample")
+    with progress(f"Sampling {command.count:,} {drawn}"):
         if command.transitions:
             columns = release.value.sample_columns(command.count, seed=command.seed)
             data = single_steps(columns, release.value.encoder.spec)
         else:
             data = release.value.sample(command.count, seed=command.seed)
-    if command.out is not None:
-        data.save(command.out)
-        release.certificate.save(command.out / CERTIFICATE)
-        say(f"Wrote {command.out}, with its certificate")
-    else:
-        assert command.minari is not None
-        certificate = release.certificate
-        if command.root is not None:
-            command.root.mkdir(parents=True, exist_ok=True)
-        written = data.to_minari(
-            command.minari, root=command.root, certificate=certificate.to_json(), description=certificate.sentence
-        )
-        say(f"Wrote {written}")
+    write_rows(data, command.out, form, release.certificate)
+    say(f"Wrote {command.out}, with its certificate")
     say(release.certificate.sentence)

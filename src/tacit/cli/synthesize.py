@@ -14,7 +14,7 @@ import numpy as np
 from tacit.cli import budget, options, run_folder, synthesis_runs
 from tacit.cli.budget import open_ledger
 from tacit.cli.console import complain, progress, say
-from tacit.cli.options import given
+from tacit.cli.options import Missing, given
 from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
 from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, say_private, settings_of
 from tacit.cli.synthesis_plan import (
@@ -51,8 +51,8 @@ Columns = Mapping[str, np.ndarray[Any, Any]]
 LOOK = "closeness of the synthetic rows to the records"
 """Why the curator looks at the records after a release, as the ledger has it."""
 _GRAPHICAL: tuple[SynthesisMethod, ...] = ("mst", "aim", "pgm")
-_NEEDS = ("torch", "minari", "h5py", "jinja2", "safetensors")
-"""Packages that a model is trained with, and the dataset, the report and the model are written with."""
+_NEEDS = ("torch", "jinja2", "safetensors")
+"""Packages that a model is trained with, and the report and the model are written with."""
 ROWS, TRAJECTORIES = 100_000, 1_000
 """Written where no number is asked for."""
 SYMPTOMS = (0, "symptoms")
@@ -66,6 +66,7 @@ def synthesize(command: Synthesize) -> None:
         TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before training begins.
         ModuleNotFoundError: a package is missing.
     """
+    synthesis_runs.require_folder(command.out, "synthesize")
     if not command.dry_run:
         require_free(command.out, resume=command.resume)
     unit, words = Unit(command.unit, command.relation, command.population), _words(command)
@@ -83,7 +84,7 @@ def synthesize(command: Synthesize) -> None:
         say("Dry run: no private record was read and nothing was spent.")
         return
     sources = opened(command)
-    settings = settings_of(command)
+    settings = settings_of(command, "format")
     with RunFolder.attempt(command.out, "synthesize", settings, resume=command.resume) as run:
         try:
             _produce(command, plan, sources, run)
@@ -115,7 +116,7 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -
         rows = _rows(command, release, run, watch)
     else:
         with open_ledger(command, plan.unit) as ledger:
-            vault = Vault(sources.data, ledger)
+            vault = Vault(sources.data, ledger, tracker=command.tracker)
             if synthesis_runs.trained(run):
                 release = synthesis_runs.load(run)
             else:
@@ -132,7 +133,7 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -
 def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: Stopwatch) -> Sequences:
     sampling = {"device": command.device} if command.method in DIFFUSED else {}
     with watch.phase("Sampling"):
-        return synthesis_runs.publish(run, release, wanted(command), seed=command.seed, **sampling)
+        return synthesis_runs.publish(run, release, wanted(command), seed=command.seed, form=command.format, **sampling)
 
 
 def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, run: RunFolder) -> None:
@@ -168,6 +169,8 @@ def require_sound(command: Synthesize) -> None:
             remedy="choose another number",
         )
     run_folder.require_packages(*_NEEDS, *(("mbi",) if command.method in _GRAPHICAL else ()))
+    what = "trajectories" if command.method == PRIVORL_J else "rows"
+    synthesis_runs.require_form(command.format, wanted(command), what, "synthesize")
     if command.device == "cpu":
         return
     try:
@@ -206,18 +209,20 @@ def _require_meaning(command: Synthesize) -> None:
         _require_worlds(command)
     if command.no_rake and (decided is None or command.paper):
         raise meaningless("--no-rake", f"it with our settings of {ours}, whose models draw what is weighted")
-    if (command.public is None) != (command.provenance is None):
-        raise refused(
-            "public records and their provenance do not go together",
-            "--public and --provenance, or neither",
-            "say where the public records come from and why they hold no private one",
-        )
+    if command.provenance is not None and command.public is None and command.method != "pre-pate-gan":
+        raise meaningless("--provenance", "it with --public")
+    options.require_given("synthesize", missing(command))
+
+
+def missing(command: Synthesize) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    absent = []
     if command.method == "pre-pate-gan" and command.public is None:
-        raise refused(
-            "pre-pate-gan begins with public records, and there are none",
-            "--public and --provenance",
-            "name them, or take pate-gan",
-        )
+        absent.append(Missing("--public", "the records that pre-pate-gan begins with", "name them, or take pate-gan"))
+    if command.provenance is None and (command.public is not None or absent):
+        expected = "where the public records come from and why they hold no private one"
+        absent.append(Missing("--provenance", expected, "say it: it is printed in the certificate"))
+    return absent
 
 
 def _require_worlds(command: Synthesize) -> None:

@@ -159,7 +159,7 @@ def _learn(command: Train, world: World, plan: PolicyGradientPlan, run: RunFolde
         users = world.users(plan, seed=command.seed, rounds=enrolled, population=unit.size)
         release = fit(
             plan,
-            UserVault(users, ledger, register),
+            UserVault(users, ledger, register, tracker=command.tracker),
             world.recipe.policy,
             seed=command.seed,
             folder=run.inside(CHECKPOINT),

@@ -20,6 +20,7 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
+from tacit.tracking import TensorBoard
 
 SHARE = 4
 """Learning curves are measured on this part of the people on whom the last policies are."""
@@ -111,19 +112,12 @@ def write_scalars(folder: Path, release: Release[Learned], report: PolicyReport)
 
     Steps are rounds for the length of a released mean, and people met for everything else.
     """
-    from torch.utils.tensorboard import SummaryWriter
-
     value = release.value
-    with SummaryWriter(log_dir=str(folder)) as writer:
-        for round_, length in enumerate(value.norms[:, 0], start=1):
-            _scalar(writer, "round/length_of_released_mean", length, round_)
-        for people, theta in zip(value.people, value.iterates[:, 0], strict=True):
-            _scalar(writer, "policy/length_of_parameters", float(np.linalg.norm(theta)), people)
+    with TensorBoard(folder) as tracker:
+        for round_, length in enumerate(value.norms[:, 0].tolist(), start=1):
+            tracker.log(round_, {"round/length_of_released_mean": length})
+        for people, theta in zip(value.people.tolist(), value.iterates[:, 0], strict=True):
+            tracker.log(people, {"policy/length_of_parameters": float(np.linalg.norm(theta))})
         for curve in report.curves:
             for people, mean in zip(curve.people, curve.mean, strict=True):
-                _scalar(writer, f"return/{curve.label.replace(' ', '_')}", mean, people)
-        writer.add_text("certificate", release.certificate.sentence)
-
-
-def _scalar(writer: object, name: str, value: float, step: int) -> None:
-    writer.add_scalar(name, float(value), int(step))  # type: ignore[attr-defined]
+                tracker.log(int(people), {f"return/{curve.label.replace(' ', '_')}": float(mean)})

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from tacit import plain_files
 from tacit.agents.heads import Gaussian
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs import acrobot, cart_pole, clinic, dosing, locomotion, populations, river_swim
+from tacit.envs import populations
+from tacit.envs.gym import simulator
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.envs.serving import Actor, SimulatedUsers, returns
@@ -30,6 +31,14 @@ from tacit.methods.policy_gradient.recipes import Recipe
 
 TACITS_OWN = ("river-swim", "dosing-0", "dosing-1", "clinic")
 """Environments that Gymnasium does not know."""
+_REGISTERED = {
+    "river-swim": "RiverSwim-v0",
+    "dosing-0": "Dosing-v0",
+    "dosing-1": "DosingPersonal-v0",
+    "clinic": "Clinic-v0",
+    **{name: name for name in ("CartPole-v1", "Acrobot-v1", "HalfCheetah-v5", "Hopper-v5")},
+}
+"""Name on the command line -> one of `gym.SIMULATORS`."""
 ROBOTS = ("HalfCheetah-v5", "Hopper-v5")
 LONGEST = 1_000
 """Steps of an episode where neither the environment nor the command has a limit."""
@@ -156,20 +165,8 @@ def rendering() -> Iterator[None]:
 
 def own(name: str) -> tuple[Domain, PublicSpec, int] | None:
     """One of tacit's own simulators, with its bounds and its longest episode."""
-    match name:
-        case "CartPole-v1":
-            return cart_pole.CartPole(), cart_pole.spec(), cart_pole.HORIZON
-        case "Acrobot-v1":
-            return acrobot.Acrobot(), acrobot.spec(), acrobot.HORIZON
-        case "river-swim":
-            return river_swim.RiverSwim(), river_swim.spec(), river_swim.HORIZON
-        case "dosing-0" | "dosing-1":
-            return dosing.Dosing(personal=name == "dosing-1"), dosing.spec(), dosing.HORIZON
-        case "clinic":
-            return clinic.Clinic(), clinic.spec(), clinic.HORIZON
-        case "HalfCheetah-v5" | "Hopper-v5":
-            return locomotion.Locomotion(name), locomotion.spec(name), locomotion.HORIZON
-    return None
+    registered = _REGISTERED.get(name)
+    return None if registered is None else simulator(registered)
 
 
 def _spec_of(domain: GymDomain, policy: Policy) -> PublicSpec:

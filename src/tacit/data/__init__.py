@@ -50,12 +50,17 @@ def inspect(data: Trajectories | str | os.PathLike[str]) -> dict[str, Any]:
         spec, simulated, _ = read_spec(Path(data))
         if simulated:
             counted = Trajectories.open(data)
-    fields = {}
+    summary: dict[str, Any] = {"simulated": simulated, "spec": spec.to_json(), "fields": fields_of(spec)}
+    if simulated and counted is not None:
+        summary["counts"] = counted.counts()
+    return summary
+
+
+def fields_of(spec: PublicSpec) -> dict[str, dict[str, Any]]:
+    """Field of a set with these bounds -> kind, dtype and width of its column."""
+    fields: dict[str, dict[str, Any]] = {}
     for name, (dtype, shape) in layout(spec).items():
         space = spec.spaces.get(name)
         kind = "discrete" if isinstance(space, Discrete) else "flag" if dtype == np.bool_ else "continuous"
         fields[name] = {"kind": kind, "dtype": dtype.name, "width": shape[0] if shape else 1}
-    summary: dict[str, Any] = {"simulated": simulated, "spec": spec.to_json(), "fields": fields}
-    if simulated and counted is not None:
-        summary["counts"] = counted.counts()
-    return summary
+    return fields

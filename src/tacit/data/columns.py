@@ -7,7 +7,7 @@ place of its label. A column that may miss has a second number after its own, 1 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -164,13 +164,9 @@ class Column:
             return "a cell that is not a number"
         return value if math.isfinite(value) else "a value that is infinite"
 
-    def cells(self, numbers: Array) -> Array:
-        """Numbers [n] -> float32, int64 or labels (objects) [n], as files and people have them."""
-        if self.kind == "number":
-            return np.asarray(numbers, np.float32)
-        low, high = self.bounds
-        codes = np.clip(np.rint(numbers), low, high).astype(np.int64)
-        return codes if self.kind == "integer" else np.array(self.labels, dtype=object)[codes]
+    def codes(self, numbers: Array) -> Array:
+        """Numbers [n] of whole numbers or labels -> the nearest that is one [n] int64."""
+        return np.clip(np.rint(numbers), *self.bounds).astype(np.int64)
 
 
 class BadCell(Exception):
@@ -222,15 +218,12 @@ def coded(columns: Sequence[Column], cells: Mapping[str, Any]) -> Array:
     return np.stack(parts, axis=1)
 
 
-def cells_of(columns: Sequence[Column], numbers: Array) -> dict[str, tuple[Array, Array | None]]:
-    """Numbers [n, d] -> cells [n] by column name, and which are missing [n] bool (None where none can be)."""
-    parts: dict[str, tuple[Array, Array | None]] = {}
+def parts_of(columns: Sequence[Column], numbers: Array) -> Iterator[tuple[Column, Array, Array | None]]:
+    """Each column with its numbers [n] of [n, d], and which are missing [n] bool (None where none can be)."""
     place = 0
     for column in columns:
-        absent = None if column.flag is None else numbers[:, place + 1] > 0.5
-        parts[column.name] = column.cells(numbers[:, place]), absent
+        yield column, numbers[:, place], None if column.flag is None else numbers[:, place + 1] > 0.5
         place += 1 if column.flag is None else 2
-    return parts
 
 
 def flat(cells: Any) -> Array:

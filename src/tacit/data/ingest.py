@@ -92,6 +92,7 @@ class Ingest:
         simulated: whether the records are of no real person (then bounds that touch the data exactly are fine).
         store: folder for the native format, written as the chunks come; None keeps the columns in memory.
         unit: name of the column of the unit ids, if it has one.
+        queried: whether a query made the records, of which nobody checked that it mixes no units.
 
     Raises:
         FileError: the folder exists already or cannot be written.
@@ -104,6 +105,7 @@ class Ingest:
         simulated: bool,
         store: str | os.PathLike[str] | None = None,
         unit: str | None = None,
+        queried: bool = False,
     ) -> None:
         if not isinstance(spec, PublicSpec):
             raise DataError(
@@ -118,11 +120,12 @@ class Ingest:
         self._fitted = {name: _Range() for name in ("observations", "next_observations")}
         self._within: dict[str, Array] = {}
         self._where, self._row, self._first_unit = "Trajectories", 0, 0
+        self._rows_are_named = True
         self._last: tuple[int, int | None, bool] | None = None  # unit code, episode code, done: of the last row
         self._total, self._grouped = 0, True
         self._kinds: dict[str, type] = {}
         self._owner: UnitKind = "id"
-        self._unit = unit
+        self._unit, self._queried = unit, queried
 
     def __enter__(self) -> Ingest:
         return self
@@ -131,9 +134,15 @@ class Ingest:
         if kind is not None:
             self._sink.abort()
 
-    def start(self, where: str) -> None:
-        """The chunks that follow come from this file; a unit belongs to one file only, an episode too."""
+    def start(self, where: str, *, numbered: bool = True) -> None:
+        """The chunks that follow come from this file; a unit belongs to one file only, an episode too.
+
+        Args:
+            where: what errors name.
+            numbered: whether they name the row too; after sorting, its number means nothing.
+        """
         self._where, self._row, self._first_unit = where, 0, self._units.count
+        self._rows_are_named = numbered
         self._episodes, self._last = Codes(), None
 
     def add(self, columns: Mapping[str, Any], units: Any, episodes: Any = None) -> None:
@@ -212,6 +221,7 @@ class Ingest:
             simulated=self._simulated,
             owner=self._owner,
             unit=self._unit if self._owner == "id" else None,
+            queried=self._queried,
         )
         for array in (*records.columns.values(), records.order, records.offsets, records.episodes):
             array.setflags(write=False)
@@ -291,7 +301,8 @@ class Ingest:
                     "a unit id also occurs in an earlier file",
                     "all records of a unit in one file",
                     int(np.argmax(codes < self._first_unit)),
-                    remedy="if it is the same unit, concatenate the files first; if not, make the ids distinct",
+                    remedy="if it is the same unit, concatenate the files first, or order all rows with --time; if "
+                    "not, make the ids distinct",
                 )
             changes = codes != np.concatenate([[last_unit], codes[:-1]])
             if runs is not None and (changes & ~starts).any():
@@ -428,7 +439,7 @@ class Ingest:
             )
 
     def _error(self, what: str, expected: str, row: int | None = None, *, remedy: str | None = None) -> DataError:
-        if row is None:
+        if row is None or not self._rows_are_named:
             return DataError(what, where=self._where, expected=expected, remedy=remedy or "correct the data")
         where = f"{self._where}, row {self._row + row + 1}"
         return DataError(what, where=where, expected=expected, remedy=remedy or "correct the data or leave the row out")

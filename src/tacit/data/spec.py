@@ -372,7 +372,7 @@ class PublicSpec:
             raise DataError(error.what, where=where, expected=error.expected, remedy=error.remedy) from None
 
 
-_RESERVED = frozenset({"termination", "truncation", "propensity", "unit", "episode"})
+_RESERVED = frozenset({"termination", "truncation", "propensity", "unit", "episode", "step"})
 _FIELDS = ("observation", "action", "reward", "source", "terminals", "difference", "propensities")
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedRandom
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ class Records:
         episodes: rows of episode e are `episodes[e]:episodes[e + 1]`, shape `(E + 1,)`, int64.
         owner: how units were made: from ids, or every episode or transition a unit of its own; public.
         unit: what the ids were called (the name of their column), where it was said; public.
+        queried: whether a query made the records, of which nobody checked that it mixes no units; public.
     """
 
     columns: Mapping[str, Array]
@@ -55,6 +56,35 @@ class Records:
     episodes: Array
     owner: UnitKind = "id"
     unit: str | None = None
+    queried: bool = False
+
+    @property
+    def owners(self) -> Array:
+        """The unit of each row, shape `(T,)` int64."""
+        owners = np.empty(len(self.order), np.int64)
+        owners[self.order] = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        return owners
+
+    def episodes_of(self, rows: slice) -> Array:
+        """The episodes that consecutive rows belong to, one int64 for each."""
+        episodes: Array = np.searchsorted(self.episodes, np.arange(rows.start, rows.stop), side="right") - 1
+        return episodes
+
+
+def ends_of(records: Records) -> Array:
+    """Which rows the next one does not follow, shape `(T,)` bool.
+
+    These are the last of an episode, those that terminate or truncate it, and any whose next observation is not the
+    observation of the row after it.
+    """
+    columns = records.columns
+    ends: Array = np.asarray(columns["terminations"]) | np.asarray(columns["truncations"])
+    ends[np.asarray(records.episodes[1:]) - 1] = True
+    for start in range(0, len(ends) - 1, CHUNK):
+        stop = min(start + CHUNK, len(ends) - 1)
+        apart = columns["next_observations"][start:stop] != columns["observations"][start + 1 : stop + 1]
+        ends[start:stop] |= apart.reshape(stop - start, -1).any(axis=1)
+    return ends
 
 
 def layout(spec: PublicSpec) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -107,9 +137,11 @@ class MemoryColumns:
         simulated: bool,
         owner: UnitKind,
         unit: str | None = None,
+        queried: bool = False,
     ) -> Records:
         index = {name: columns[name] for name in INDEX}
-        return Records({name: self.take(name) for name in layout(spec)}, **index, owner=owner, unit=unit)
+        taken = {name: self.take(name) for name in layout(spec)}
+        return Records(taken, **index, owner=owner, unit=unit, queried=queried)
 
     def abort(self) -> None:
         self._columns.clear()
@@ -166,6 +198,7 @@ class FolderColumns:
         simulated: bool,
         owner: UnitKind,
         unit: str | None = None,
+        queried: bool = False,
     ) -> Records:
         for name in INDEX:
             for chunk in chunks(columns[name]):
@@ -174,8 +207,8 @@ class FolderColumns:
             for name in tuple(self._files):
                 self._close(name)
             with open(self._partial / "spec.json", "x", encoding="utf-8") as file:
-                named = {} if unit is None else {"unit": unit}
-                public = {"simulated": simulated, "owner": owner, **named, "spec": spec.to_json()}
+                said = ({} if unit is None else {"unit": unit}) | ({"queried": True} if queried else {})
+                public = {"simulated": simulated, "owner": owner, **said, "spec": spec.to_json()}
                 json.dump({**FORMAT, **public}, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
@@ -208,7 +241,8 @@ def write(records: Records, spec: PublicSpec, folder: str | os.PathLike[str], *,
             for chunk in chunks(column):
                 sink.append(name, chunk)
         index = {name: getattr(records, name) for name in INDEX}
-        sink.finish(index, spec, simulated=simulated, owner=records.owner, unit=records.unit)
+        owner, unit, queried = records.owner, records.unit, records.queried
+        sink.finish(index, spec, simulated=simulated, owner=owner, unit=unit, queried=queried)
     except BaseException:
         sink.abort()
         raise
@@ -221,7 +255,7 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, Records]:
         FileError: a file is missing, truncated, of another kind or a link to outside the folder.
     """
     folder = Path(folder)
-    spec, simulated, owner, unit = _read_public(folder)
+    spec, simulated, owner, unit, queried = _read_public(folder)
     expected = {**layout(spec), **{name: (np.dtype(np.int64), ()) for name in INDEX}}
     arrays = {name: _map(folder / f"{name}.npy", *kind) for name, kind in expected.items()}
     rows = len(arrays["rewards"])
@@ -243,7 +277,8 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, Records]:
             last = int(part[-1])
         if last != rows:
             raise _damaged(folder / f"{name}.npy", "the boundaries do not end at the last row")
-    return spec, simulated, Records(columns, arrays["order"], arrays["offsets"], arrays["episodes"], owner, unit)
+    index = {name: arrays[name] for name in INDEX}
+    return spec, simulated, Records(columns, **index, owner=owner, unit=unit, queried=queried)
 
 
 def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
@@ -263,11 +298,30 @@ def read_unit(folder: Path) -> str | None:
     Raises:
         FileError: `spec.json` is missing or damaged.
     """
-    return _read_public(folder)[3]
+    return _read_public(folder).unit
 
 
-def _read_public(folder: Path) -> tuple[PublicSpec, bool, UnitKind, str | None]:
-    public: tuple[PublicSpec, bool, UnitKind, str | None] | None = None
+def read_queried(folder: Path) -> bool:
+    """Whether a query made the records, of which nobody checked that it mixes no units.
+
+    Raises:
+        FileError: `spec.json` is missing or damaged.
+    """
+    return _read_public(folder).queried
+
+
+class _Public(NamedTuple):
+    """What `spec.json` says."""
+
+    spec: PublicSpec
+    simulated: bool
+    owner: UnitKind
+    unit: str | None
+    queried: bool
+
+
+def _read_public(folder: Path) -> _Public:
+    public: _Public | None = None
     path = folder / "spec.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError, DataError):
         if not path.is_symlink():
@@ -287,13 +341,16 @@ def _read_public(folder: Path) -> tuple[PublicSpec, bool, UnitKind, str | None]:
     return public
 
 
-def _public(metadata: Any) -> tuple[PublicSpec, bool, UnitKind, str | None] | None:
+def _public(metadata: Any) -> _Public | None:
     if not isinstance(metadata, dict) or {**metadata, **FORMAT} != metadata:
         return None
     simulated, owner, unit = metadata["simulated"], metadata.get("owner", "id"), metadata.get("unit")
+    queried = metadata.get("queried", False)
     if not isinstance(simulated, bool) or owner not in get_args(UnitKind) or not isinstance(unit, str | None):
         return None
-    return PublicSpec.from_json(metadata["spec"]), simulated, owner, unit
+    if not isinstance(queried, bool):
+        return None
+    return _Public(PublicSpec.from_json(metadata["spec"]), simulated, owner, unit, queried)
 
 
 def chunks(column: Array) -> Iterator[Array]:

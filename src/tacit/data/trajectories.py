@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data import outputs
 from tacit.data.ingest import Ingest
+from tacit.data.sources import frames
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Paths, Records, UnitKind, read, write
 from tacit.errors import DataError, SealedError
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 class Trajectories:
     """Ragged episodes as flat columns with one protected unit a row; immutable, clipped to public bounds on entry.
 
-    Build one with `from_arrays`, `from_minari`, `from_csv`, `from_parquet`, `from_npz`, `from_d4rl` or `open`. All of
-    them check the records and raise a `DataError` (never with a cell or an id in it) when
+    Build one with `from_arrays`, `from_frame`, `from_minari`, `from_csv`, `from_parquet`, `from_npz`, `from_d4rl` or
+    `open`. All of them check the records and raise a `DataError` (never with a cell or an id in it) when
 
     - a unit id is missing, or is not constant within an episode, or occurs in two files;
     - a value is NaN or infinite, a column is ragged or has other dimensions than the spec, a discrete value is out of
@@ -42,9 +43,8 @@ class Trajectories:
     Attributes:
         spec: the public bounds.
         simulated: True when no record is a real person's: it came from a simulator, or out of a mechanism of a vault.
-        Such a
-            set shows its columns at any time and can be written with `to_minari`. Of any other set nothing is shown
-            once it is sealed in a vault, there is no length, and it cannot be pickled or copied.
+            Such a set shows its columns at any time and can be written for others (`tacit.data.outputs`). Of any other
+            set nothing is shown once it is sealed in a vault, there is no length, and it cannot be pickled or copied.
     """
 
     spec: PublicSpec
@@ -217,15 +217,19 @@ class Trajectories:
         paths: Paths,
         *,
         unit: str,
-        spec: PublicSpec,
+        spec: PublicSpec | None = None,
         episode: str | None = None,
         fields: Fields | None = None,
         simulated: bool = False,
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
-        """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`."""
+        """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`.
+
+        Without `spec` the public bounds are those that `to_parquet` wrote into the (first) file.
+        """
         from tacit.data.sources import files
 
+        spec = files.described_spec(paths) if spec is None else spec
         records = files.read_parquet(
             paths, unit=unit, spec=spec, episode=episode, fields=fields, simulated=simulated, store=store
         )
@@ -293,6 +297,8 @@ class Trajectories:
         records = d4rl.read(path, unit=unit, spec=spec, chunk=chunk, horizon=horizon, simulated=simulated, store=store)
         return cls(records, spec, simulated=simulated)
 
+    from_frame = classmethod(frames.from_frame)
+
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Trajectories:
         """Maps the columns of a folder that `save` wrote; rows are read from disk when they are used.
@@ -313,42 +319,14 @@ class Trajectories:
         self._refuse_if_sealed("save")
         write(self._records, self.spec, folder, simulated=self.simulated)
 
-    def to_minari(
-        self,
-        dataset_id: str,
-        *,
-        certificate: Mapping[str, Any] | None = None,
-        description: str | None = None,
-        root: str | os.PathLike[str] | None = None,
-    ) -> Path:
-        """Writes a Minari dataset (HDF5) of a simulated or released set, see `tacit.data.sources.minari_writer` for the
-        layout.
-
-        Args:
-            dataset_id: `name-v0` or `namespace/name-v0`; nothing of this id may exist yet.
-            certificate: JSON values of the certificate, stored in the metadata of the dataset.
-            description: what the dataset is, stored likewise.
-            root: folder of the datasets; None follows `MINARI_DATASETS_PATH`, as Minari does.
-
-        Returns:
-            The folder of the dataset.
-
-        Raises:
-            DataError: the records are neither simulated nor released.
-            FileError: the id exists already or leads out of the folder, or the folder cannot be written.
-        """
-        if not self.simulated:
-            raise DataError(
-                "real records cannot be written as a dataset for others",
-                where="Trajectories.to_minari",
-                expected="a set that is simulated or came out of a vault",
-                remedy="synthesize a dataset and write that, or use save(folder) for the private records",
-            )
-        from tacit.data.sources import minari_writer
-
-        return minari_writer.write(
-            self._records, self.spec, dataset_id, certificate=certificate, description=description, root=root
-        )
+    to_arrow = outputs.to_arrow
+    to_pandas = outputs.to_pandas
+    to_parquet = outputs.to_parquet
+    to_csv = outputs.to_csv
+    to_npz = outputs.to_npz
+    to_d3rlpy = outputs.to_d3rlpy
+    to_torchrl = outputs.to_torchrl
+    to_minari = outputs.to_minari
 
     @property
     def columns(self) -> Mapping[str, NDArray[Any]]:

@@ -62,6 +62,14 @@ class Geography:
     density: FloatArray
     attraction: FloatArray
 
+    def draw(self, n: int, rng: np.random.Generator) -> IntArray:
+        """Homes [n], where a day in `movement.MovementEnv` begins."""
+        return rng.choice(self.grid.size, size=n, p=self.density)
+
+    def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
+        """Cells [n] near those of n people that attract them (`ranked`), where exploring leads there."""
+        return ranked(cells, self, rng)
+
 
 def geography(grid: RegularGrid = GRID, *, layout: int = 0) -> Geography:
     """Twelve population centres with Zipf weights on a thin background; the same `layout` gives the same city."""

@@ -393,7 +393,7 @@ class MazeEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         cells = None if cell is None else np.array([cell], dtype=np.int64)
         self._state = random_start(self.layout, 1, self.np_random, cells=cells)
         self._elapsed = 0
-        return self._state[0].astype(np.float32), {}
+        return self._seen(), {}
 
     def step(
         self, action: npt.NDArray[np.float32]
@@ -402,7 +402,13 @@ class MazeEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         self._state = step(self._state, np.asarray(action)[None], self.layout)
         self._elapsed += 1
         paid = float(reward(self.layout, self._state[0, :2]))
-        return self._state[0].astype(np.float32), paid, False, self._elapsed >= self.layout.horizon, {}
+        return self._seen(), paid, False, self._elapsed >= self.layout.horizon, {}
+
+    def _seen(self) -> npt.NDArray[np.float32]:
+        """The state; a ball that touches a wall may be a rounding beyond it."""
+        space = self.observation_space
+        assert isinstance(space, gymnasium.spaces.Box)
+        return np.asarray(np.clip(self._state[0].astype(np.float32), space.low, space.high))
 
 
 def _named(layouts: Mapping[str, Layout], name: str) -> Layout:

@@ -112,7 +112,7 @@ def collect(domain: Domain, policy: Policy, units: int, *, seed: int, horizon: i
     blocks = []
     for t in range(horizon):
         probabilities = policy(seen)
-        action = _draw(probabilities, generator)
+        action = draw(probabilities, generator)
         state, paid, ended = domain.step(state, action, generator)
         following = domain.observe(state)
         blocks.append(
@@ -158,7 +158,7 @@ def truth(
     state = np.repeat(states, rollouts, axis=0)
     total, alive, weight = np.zeros(len(state)), np.arange(len(state)), 1.0
     for _ in range(horizon):
-        action = _draw(policy(domain.observe(state)), generator)
+        action = draw(policy(domain.observe(state)), generator)
         state, paid, ended = domain.step(state, action, generator)
         total[alive] += weight * paid
         weight *= gamma
@@ -183,7 +183,7 @@ def projected_bellman_error(a: FloatArray, b: FloatArray, c: FloatArray, theta: 
     return float(residual @ np.linalg.solve(c, residual))
 
 
-def _draw(probabilities: Array, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+def draw(probabilities: Array, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """One action [N] from each row of `probabilities` [N, A]; never one of probability 0."""
     below = np.cumsum(probabilities, axis=1)
     point = generator.random(len(below)) * below[:, -1]

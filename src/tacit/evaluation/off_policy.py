@@ -40,22 +40,18 @@ def diagnostics(
         behaviour: the known behaviour policy; None takes the logged propensities.
 
     Returns:
-        mean_ratio (of the rows; about 1 if the propensities are right), largest_ratio, episodes (runs of rows up to an
-        end, or to a row that does not go on from the one before), effective_episodes ((sum w)^2 / sum w^2 of their
-        weights), returns_outside_range and weighted_returns_outside_range (shares of episodes whose return leaves the
-        public range, as it is and with its weight: what a clip there would cut), rewards_at_bounds (share of rows) and,
-        with a value function, mspbe (`mspbe`).
+        episodes (runs of rows up to an end, or to a row that does not go on from the one before), returns_outside_range
+        (share of episodes whose return leaves the public range), rewards_at_bounds (share of rows). Where the
+        probabilities of logged actions are known also mean_ratio (of the rows; about 1 if these are right),
+        largest_ratio, effective_episodes ((sum w)^2 / sum w^2 of the episodes' weights),
+        weighted_returns_outside_range (what a clip there would cut) and, with a value function, mspbe (`mspbe`).
     """
-    ratio = ratios(rows, policy, behaviour)
     starts = _starts(rows)
-    lengths = np.diff(np.append(starts, len(ratio)))
-    episode = np.repeat(np.arange(len(starts)), lengths)
-    step = np.arange(len(ratio)) - np.repeat(starts, lengths)
-    counted = step < problem.horizon
-    with np.errstate(divide="ignore"):
-        logs = np.bincount(episode[counted], np.log(ratio[counted]), len(starts))
-    weights = np.exp(np.minimum(logs, LARGEST_LOG_WEIGHT))
     rewards = np.asarray(rows["rewards"], np.float64)
+    lengths = np.diff(np.append(starts, len(rewards)))
+    episode = np.repeat(np.arange(len(starts)), lengths)
+    step = np.arange(len(rewards)) - np.repeat(starts, lengths)
+    counted = step < problem.horizon
     discounted = np.where(counted, problem.gamma ** np.minimum(step, problem.horizon) * rewards, 0.0)
     returns = np.asarray(np.bincount(episode, discounted, len(starts)), np.float64)
     low, high = problem.range(spec)
@@ -64,13 +60,21 @@ def diagnostics(
         return float(((values < low - 1e-6) | (values > high + 1e-6)).mean())
 
     figures = {
+        "episodes": float(len(starts)),
+        "returns_outside_range": outside(returns),
+        "rewards_at_bounds": float(np.isin(rows["rewards"], np.concatenate(spec.reward.single())).mean()),
+    }
+    if behaviour is None and "propensities" not in rows and not isinstance(policy, Behaviour):
+        return figures
+    ratio = ratios(rows, policy, behaviour)
+    with np.errstate(divide="ignore"):
+        logs = np.bincount(episode[counted], np.log(ratio[counted]), len(starts))
+    weights = np.exp(np.minimum(logs, LARGEST_LOG_WEIGHT))
+    figures |= {
         "mean_ratio": float(ratio.mean()),
         "largest_ratio": float(ratio.max()),
-        "episodes": float(len(starts)),
         "effective_episodes": float(weights.sum() ** 2 / max(float(np.square(weights).sum()), 1e-300)),
-        "returns_outside_range": outside(returns),
         "weighted_returns_outside_range": outside(weights * returns),
-        "rewards_at_bounds": float(np.isin(rows["rewards"], np.concatenate(spec.reward.single())).mean()),
     }
     if evaluation.theta is not None:
         figures["mspbe"] = mspbe(rows, evaluation, problem.gamma, ratio)

@@ -107,7 +107,7 @@ def _unpack_baseline(config: Fields, arrays: Arrays) -> Any:
     return getattr(home, saved["class"]).from_saved(config["plan"], saved["fields"], arrays)
 
 
-_ROWS = "Rows: `tacit sample --model . --count 100000 --out data`."
+_ROWS = "Rows: `tacit sample --model . --count 100000 --out rows.parquet`."
 KINDS = {
     "synthesis": Kind(
         frozenset({"encoder"}),
@@ -125,7 +125,7 @@ KINDS = {
         _pack_trajectories,
         _unpack_trajectories,
         title="Synthesizer of trajectories",
-        use="Trajectories: `tacit sample --model . --count 1000 --out data`.\n",
+        use="Trajectories: `tacit sample --model . --count 1000 --out rows.parquet`.\n",
         advice=lambda unit, value: (
             "What the trajectories are good for: training and comparing offline agents, and looking at how things go "
             f"in the\npopulation. What they are not: evidence about any one {unit}. They are stitched from fragments "

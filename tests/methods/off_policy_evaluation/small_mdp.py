@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 
@@ -112,13 +113,17 @@ def open_vault(
     noise: SecretNoise | None = None,
     name: str = "a",
     distinct: bool = False,
+    propensities: bool = True,
 ) -> Vault:
     unit = unit or unit_of(max(2, units))
     columns = simulate(units, seed)
     if distinct:  # few episodes are possible, and units with equal rows would share a fold
         jitter = np.random.default_rng(seed).random(len(columns["propensities"]), np.float32)
         columns["propensities"] *= 1 - 1e-4 * jitter
-    data = Trajectories.from_arrays(**columns, spec=SPEC, simulated=True)
+    if not propensities:
+        del columns["propensities"]
+    spec = dataclasses.replace(SPEC, propensities=propensities)
+    data = Trajectories.from_arrays(**columns, spec=spec, simulated=True)
     return Vault(data, Ledger(folder / f"{name}.ledger", unit, epsilon=1e6, delta=0.5 / unit.size), noise=noise)
 
 

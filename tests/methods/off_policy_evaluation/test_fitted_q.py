@@ -24,17 +24,22 @@ from small_mdp import (
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation import q_function
 from tacit.methods.off_policy_evaluation.algorithm import fit
-from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobustScore
+from tacit.methods.off_policy_evaluation.baselines import SufficientStatistics
+from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust, DoublyRobustScore
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.fitted_q import FittedQ, StartValue
+from tacit.methods.off_policy_evaluation.gpope import Gpope
+from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.q_function import Centre, Fit, GramVector, QFunction, Residuals, Transitions
+from tacit.methods.off_policy_evaluation.residual import ResidualRegression
 from tacit.methods.off_policy_evaluation.scores import FIT, ScoreVector
 from tacit.privacy.noise.secret import SecretNoise
 
-EPISODES, _ = enumerate_episodes()
+EPISODES, CHANCES = enumerate_episodes()
 ROWS = padded(EPISODES)
 LIMITS = (-5.0, 3.0)
 FEATURES = Fourier(2, (0.0,), (1.0,))
@@ -160,6 +165,43 @@ def test_the_evaluation_is_near_the_truth_and_certified(tmp_path):
 
 def start_value():
     return float(np.array([0.75, 0.25]) @ (TARGET.table * exact_q(TARGET)).sum(axis=1))
+
+
+def test_records_without_propensities_give_the_value_alone(tmp_path):
+    vault = open_vault(tmp_path, units=2_000, propensities=False)
+    plan = FittedQ(problem=PROBLEM, features=OneHot(2)).calibrate(unit=vault.unit, epsilon=20.0, delta=1e-5)
+    released = fit(plan, vault, TARGET)
+    released.certificate.verify()
+    assert released.value.interval is None
+    line = "the records have no propensities: no ratios were used, and the value has no interval"
+    assert line in released.certificate.assumptions
+    q = QFunction(OneHot(2), np.array(released.value.diagnostics["q_weights"]), TARGET, LIMITS, 0.0)
+    here, after = q.v(np.array([0, 1])), exact_q(TARGET)
+    np.testing.assert_allclose(here, (TARGET.table * after).sum(axis=1), atol=0.3)
+    log = logged(ROWS, PROBLEM, Behaviour())
+    ends = (log.alive & (log.step == PROBLEM.horizon - 1) & ~log.terminations).any(axis=1)
+    last = ROWS["next_observations"][:, PROBLEM.horizon - 1]
+    each = here[ROWS["observations"][:, 0]] - PROBLEM.gamma**PROBLEM.horizon * ends * here[last]
+    assert released.value.value == pytest.approx(float(CHANCES @ each), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        ImportanceSampling(problem=PROBLEM),
+        DoublyRobust(problem=PROBLEM, features=OneHot(2)),
+        ResidualRegression(problem=PROBLEM, features=OneHot(2), on_policy=False),
+        Gpope(problem=PROBLEM, features=OneHot(2)),
+        SufficientStatistics(problem=PROBLEM, features=OneHot(2), clip_norm=1.0),
+        Overlap(problem=PROBLEM),
+    ],
+)
+def test_methods_that_weigh_refuse_records_without_propensities_and_name_both_ways_out(plan, tmp_path):
+    vault = open_vault(tmp_path, propensities=False)
+    plan = plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)
+    with pytest.raises(PlanError, match=r"a column of propensities .*--behaviour model"):
+        fit(plan, vault, TARGET)
+    assert not vault.ledger.plans()
 
 
 def test_the_parts_cost_one_gaussian():

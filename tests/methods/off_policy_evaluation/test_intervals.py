@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import beta, norm
 
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.intervals import UPPER, NoisySums, bounds
+from tacit.methods.off_policy_evaluation.intervals import UPPER, NoisySums, bounds, share_bounds
 
 SHARES = (0.65, 0.25, 0.1)
 NOISE = {0.1: 30.75, 1.0: 3.7307, 10.0: 0.49989}
@@ -153,3 +153,38 @@ def test_levels_out_of_range_are_refused(level):
     sums = NoisySums(total=0, count=1, squares=1, noise=(1, 1, 1), population=2, floor=0)
     with pytest.raises(PlanError, match="level"):
         bounds(sums, level=level, sides="both")
+
+
+@pytest.mark.parametrize("sides", ["both", "lower"])
+@pytest.mark.parametrize(("size", "epsilon"), [(1000, 1.0), (1000, 0.1), (200, 10.0)])
+def test_the_share_of_two_means_is_covered(size, epsilon, sides):
+    """u = w x and v = w (1 - x) / 3 with heavy weights w; the share of u with scales 1 and 3 is E[w x] / E[w]."""
+    rng = np.random.default_rng(5)
+
+    def draw(count):
+        weight, x = np.minimum(np.exp(rng.normal(size=count) - 2), 1), rng.beta(2, 5, count)
+        return weight * x, weight * (1 - x) / 3
+
+    u, v = draw(2_000_000)
+    truth, hits = u.mean() / (u.mean() + 3 * v.mean()), 0
+    for _ in range(200):
+        first, second = (noisy(part, epsilon, rng, floor=0) for part in draw(size))
+        low, high = share_bounds(first, second, (1.0, 3.0), level=0.9, sides=sides)
+        hits += low <= truth <= high
+    assert beta.ppf(0.995, hits + 1, 200 - hits) >= 0.9 if hits < 200 else True
+
+
+def test_the_share_without_noise_is_as_its_definition_says():
+    """Its ends solve |T| = z sqrt(V) + skew with V = a^2 Q + b^2 Q', skew = (2 z^2 + 1) / 3 times a or b."""
+    first, second = (
+        NoisySums(total=t, count=100.0, squares=q, noise=(0.0, 0.0, 0.0), population=100, floor=0.0)
+        for t, q in ((30.0, 12.0), (10.0, 2.0))
+    )
+    low, high = share_bounds(first, second, (0.5, 1.0), level=0.9, sides="both")
+    assert low < 0.5 * 30 / (0.5 * 30 + 10) < high
+    z = norm.ppf(0.95)
+    for share, bound in ((low, low), (high, 0.5 * (1 - high))):
+        a, b = 0.5 * (1 - share), share
+        variance = min(a**2 * 12 + b**2 * 2, 100 * a * b)
+        assert abs(a * 30 - b * 10) == pytest.approx(z * math.sqrt(variance) + (2 * z**2 + 1) / 3 * bound, rel=1e-6)
+    assert share_bounds(first, second, (0.5, 1.0), level=0.95, sides="lower")[0] == pytest.approx(low)

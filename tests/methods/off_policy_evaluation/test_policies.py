@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import save_file
 from small_mdp import TARGET
 
-from tacit.errors import PlanError
+from tacit.errors import FileError, PlanError
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.policies import Callable, LinearQ, Network, Tabular, Uniform
 
@@ -92,5 +92,5 @@ def test_layers_of_a_file_need_numbers(tmp_path):
         f"{name}.{kind}": np.zeros((2, 2) if kind == "weight" else 2) for name in "ab" for kind in ("weight", "bias")
     }
     save_file(layers, tmp_path / "policy.safetensors")
-    with pytest.raises(PlanError, match="numbered"):
+    with pytest.raises(FileError, match="numbered"):
         Network.load(tmp_path / "policy.safetensors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 from expert_cases import Steppers, everything, logs, part, plan_of, vault_of
 from vault_cases import SPEC, priced
 
+from tacit.data.ingest import Ingest
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.base import Label
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -40,6 +43,26 @@ def test_units_that_were_never_told_apart_are_an_assumption(
         certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
     said = f"each transition counts as one {name}: the records were imported without unit ids"
     assert (said in certificate.assumptions) == stated
+
+
+@pytest.mark.parametrize("queried", [True, False])
+def test_that_a_query_made_the_records_is_an_assumption(tmp_path: Path, queried: bool) -> None:
+    with Ingest(SPEC, simulated=True, store=tmp_path / "set", unit="patient", queried=queried) as ingest:
+        columns = {"observations": np.zeros((3, 1)), "next_observations": np.zeros((3, 1)), "rewards": np.zeros(3)}
+        flags = {"actions": np.zeros(3, int), "terminations": np.ones(3, bool)}
+        ingest.add({**columns, **flags}, np.arange(3))
+        ingest.finish()
+    Trajectories.open(tmp_path / "set").save(tmp_path / "copy")
+    assert ("queried" in json.loads((tmp_path / "copy" / "spec.json").read_text())) == queried
+    with Ledger(tmp_path / "a.ledger", Unit("patient", "add_or_remove", 100), epsilon=1e6, delta=0.005) as ledger:
+        vault = Vault(Trajectories.open(tmp_path / "copy"), ledger)
+        run = vault.reserve(priced(vault, noise_multiplier=1.0))
+        certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
+    said = "each patient is one of a query's result: that the query mixes no two of them was not checked"
+    assert (said in certificate.assumptions) == queried
+    certificate.verify()
+    devices = StackedDevices(Trajectories.open(tmp_path / "copy"))
+    assert (said.replace("patient", "device") in devices.assumptions) == queried
 
 
 def test_a_total_that_counts_a_release_of_policies_alone_says_so(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.files import columns_of
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.points import UNIX, Part, Rules, days_from, times_of
-from tacit.data.sources.files import csv_chunks
 from tacit.data.sources.tables import Text, npz_arrays, numbers_of
 from tacit.errors import DataError, FileError
 from tacit.plain_files import inside, plain
@@ -58,11 +58,12 @@ def from_points(
     """From positions: one row a point, the rows of each user in order of time (users may be mixed).
 
     Args:
-        source: a frame, or one or several CSV files; all rows of a user in one of them.
+        source: a frame, or one or several files (CSV, Parquet, GeoPackage); all rows of a user in one of them.
         grid: public grid.
         rules: how points become days.
         recorded: zone of times that carry none (IANA), or `UNIX` for seconds since 1970.
-        user, time, lat, lon: names of the columns.
+        user, time, lat, lon: names of the columns; a geometry of points may stand for the last two in files of Parquet
+            and GeoPackage.
         pattern: `strptime` pattern of the times; None takes ISO 8601.
         offset: column with the minutes that local time is ahead of UTC; None takes the zone of the rules.
 
@@ -72,7 +73,7 @@ def from_points(
     """
     names = (user, time, lat, lon, *(() if offset is None else (offset,)))
     parts = []
-    for where, columns in _tables(source, names, texts=(user, time)):
+    for where, columns in _tables(source, names, texts=(user, time), position=(lat, lon)):
         ahead = None
         if offset is not None:
             minutes = numbers_of(columns[offset])
@@ -223,22 +224,27 @@ def from_cells(
 
 
 def _tables(
-    source: Any, names: Sequence[str], *, texts: Sequence[str], where: str = "mobility.from_points"
+    source: Any,
+    names: Sequence[str],
+    *,
+    texts: Sequence[str],
+    position: tuple[str, str] = ("", ""),
+    where: str = "mobility.from_points",
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(where, name -> column) of the frame, or of each file."""
     if isinstance(source, (str, os.PathLike)) or (isinstance(source, Sequence) and source):
         for path in _paths(source):
-            chunks = list(csv_chunks(path, [name for name in names if name not in texts], texts))
-            absent = [name for name in names if not chunks or name not in chunks[0]]
+            columns = columns_of(path, names, texts=texts, position=position)
+            absent = [name for name in names if name not in columns]
             if absent:
                 raise _bad_column(path.name, absent[0], "a header with that column, and rows")
-            yield path.name, {name: np.concatenate([chunk[name] for chunk in chunks]) for name in names}
+            yield path.name, columns
         return
     if not hasattr(source, "columns"):
         raise DataError(
             "the source is neither a frame nor a file",
             where=where,
-            expected="a pandas frame, or the path of a CSV file",
+            expected="a pandas frame, or the path of a CSV, Parquet or GeoPackage file",
             remedy="pass one of these",
         )
     absent = [name for name in names if name not in source.columns]

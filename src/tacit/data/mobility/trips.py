@@ -28,7 +28,8 @@ import numpy.typing as npt
 
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid
-from tacit.errors import DataError, FileError
+from tacit.errors import DataError
+from tacit.plain_files import new, require_free
 
 SECONDS = 24 * 3600 // SLOTS
 """Of a slot."""
@@ -221,43 +222,8 @@ def _new(path: Path_) -> Iterator[IO[str]]:
     Raises:
         FileError: the file exists already or cannot be written.
     """
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
-    require_free(path)
-    try:
-        partial.unlink(missing_ok=True)
-        with partial.open("x", encoding="utf-8", newline="") as file:
-            yield file
-        os.link(partial, path)
-    except OSError as error:
-        raise unwritable(path) from error
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def require_free(path: Path) -> None:
-    """Refuse to write over a file.
-
-    Raises:
-        FileError: there is one.
-    """
-    if os.path.lexists(path):
-        raise FileError(
-            "the file exists already",
-            where=str(path),
-            expected="a name that is still free",
-            remedy="choose another name or remove this one",
-        )
-
-
-def unwritable(path: Path) -> FileError:
-    """The error of a file that cannot be written."""
-    return FileError(
-        "the file could not be written",
-        where=str(path),
-        expected="a writable folder with free space",
-        remedy="free some space or choose another folder",
-    )
+    with new(Path(path)) as partial, partial.open("x", encoding="utf-8", newline="") as file:
+        yield file
 
 
 def parse_date(text: str) -> datetime.date:
@@ -312,15 +278,8 @@ def to_geoparquet(days: Days, path: str | os.PathLike[str], *, date: datetime.da
         }
     )
     table = table.replace_schema_metadata({"geo": json.dumps(_metadata(boxes))})
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.unlink(missing_ok=True)
+    with new(path) as partial:
         parquet.write_table(table, partial, compression="zstd")
-        os.link(partial, path)
-    except OSError as error:
-        raise unwritable(path) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def well_known_binary(found: Trips) -> list[bytes]:

@@ -13,7 +13,7 @@ import numpy as np
 from tacit.data.columns import Column
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources.tables import csv_chunks as csv_chunks
-from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_header
+from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_description, parquet_header
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, Paths, Records, layout
 from tacit.errors import DataError, FileError
@@ -100,6 +100,25 @@ def read_parquet(paths: Paths, **options: Any) -> Records:
     return _read_tables(paths, parquet_chunks, parquet_header, "Trajectories.from_parquet", **options)
 
 
+def described_spec(paths: Paths) -> PublicSpec:
+    """The public bounds that `to_parquet` wrote into a file, the first of several.
+
+    Raises:
+        DataError: there are none, or they are damaged.
+        FileError: the file is missing or damaged.
+    """
+    path = _files(paths, "Trajectories.from_parquet")[0]
+    described = parquet_description(path)
+    if "spec" not in described:
+        raise DataError(
+            "the public bounds are missing",
+            where=path.name,
+            expected="spec= a PublicSpec, or a file that Trajectories.to_parquet wrote",
+            remedy="declare PublicSpec(...) or take it from PublicSpec.from_spaces(...)",
+        )
+    return PublicSpec.from_json(described["spec"], where=path.name)
+
+
 def read_npz(
     paths: Paths,
     *,
@@ -144,16 +163,16 @@ def _read_tables(
         ids = _keys(unit, episode)
         for path in _files(paths, where):
             ingest.start(f"{where}({path.name!r})")
-            _refuse_overlooked(path, header(path), naming, spec)
+            refuse_overlooked(path.name, header(path), naming, spec)
             table: Mapping[str, Array]
-            texts = [name for field, names in columns.items() if _declared(spec, field) for name in names]
+            texts = [name for field, names in columns.items() if declared(spec, field) for name in names]
             for table in chunks(path, [name for names in columns.values() for name in names], [*ids, *texts]):
                 part: dict[str, Any] = {}
                 for field, names in columns.items():
                     absent = [name for name in names if name not in table]
-                    declared = _declared(spec, field)
-                    if not absent and declared:
-                        part[field] = {column.name: table[name] for column, name in zip(declared, names, strict=True)}
+                    known = declared(spec, field)
+                    if not absent and known:
+                        part[field] = {column.name: table[name] for column, name in zip(known, names, strict=True)}
                     elif not absent:
                         part[field] = np.stack([table[name] for name in names], axis=1)
                     elif field == "terminations" and not spec.terminals:
@@ -167,24 +186,28 @@ def _read_tables(
         return ingest.finish()
 
 
-def _declared(spec: PublicSpec, field: str) -> tuple[Column, ...]:
+def declared(spec: PublicSpec, field: str) -> tuple[Column, ...]:
     """The declared columns of a field, whose cells may be texts or missing."""
     return (spec.spaces[field].columns or ()) if field in spec.spaces else ()
 
 
-def _refuse_overlooked(path: Path, header: Sequence[str], fields: Fields, spec: PublicSpec) -> None:
-    """Refuse a column observation_2, say, where the bounds name fewer; columns of chosen names are a choice."""
+def refuse_overlooked(where: str, header: Sequence[str], fields: Fields, spec: PublicSpec) -> None:
+    """Refuse a column observation_2, say, where the bounds name fewer; columns of chosen names are a choice.
+
+    Raises:
+        DataError: there is such a column; it names the table `where`.
+    """
     usual = Fields.of(spec)
     for field in ("observations", "next_observations", "actions"):
         read = getattr(usual, field)
-        if _declared(spec, field):
+        if declared(spec, field):
             continue
         for name in header if read == getattr(fields, field) else ():
             stem, _, number = name.rpartition("_")
             if stem == field[:-1] and number.isdigit() and name not in read:
                 raise DataError(
                     f"the column {name!r} has no public bounds, and would be left out",
-                    where=path.name,
+                    where=where,
                     expected=f"{_listed(read)} alone, as the bounds have it",
                     remedy="declare bounds for this column too, or rename it if it is no part of the records",
                 )

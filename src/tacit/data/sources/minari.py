@@ -22,6 +22,11 @@ from tacit.errors import DataError, FileError
 from tacit.plain_files import inside, plain
 
 NEXT, PROPENSITY = "next_observation", "propensity"
+PACKED = (
+    "Rows without a common history share an episode: the next observation of step t is "
+    "infos['next_observation'][t + 1], not observations[t + 1], and its unit infos['unit'][t + 1]."
+)
+"""How a packed dataset of `to_minari` is read."""
 _ID = re.compile(r"(?:[-\w]{2,}/)*[-\w]+-v\d+")
 _PARTS = ("main_data.hdf5", "metadata.json")
 

@@ -1,25 +1,21 @@
 """Writes Minari datasets.
 
-The layout (plain Minari 0.5, HDF5; the key `tacit` of the dataset metadata says which case holds):
+The layout is plain Minari 0.5 (HDF5): an episode is a chain of rows, each of which begins where the one before ends, so
+that `observations[1:]` are the next observations. Its last row terminates or is truncated, and its metadata has the
+code of the unit. An episode of the records in which a row does not begin where the one before ends is cut there.
 
-- Episodes whose rows chain (`next_observation` of a row is the observation of the row after it): ordinary episodes, the
-  unit code in the metadata of each.
-- Rows that do not chain: the last observation of an episode is its last `next_observation`, and the true one of every
-  row is in `infos["next_observation"]`, shape `(T + 1, d)`: entry t + 1 belongs to step t, entry 0 repeats the first
-  observation, as with the info that `reset` and `step` return.
-- Sets where every episode is a single transition (independent synthetic rows) would need one HDF5 group a row. They are
-  packed: consecutive rows share a Minari episode, with `infos["next_observation"]` and `infos["unit"]` as above. Two
-  rows that are neighbours in such an episode have no common history.
+A row that nothing follows takes an episode of its own. Packed, such rows share episodes instead. Two neighbours there
+have no common history: the next observation of step t is in `infos["next_observation"]`, shape `(T + 1, d)`, and its
+unit in `infos["unit"]`; entry t + 1 belongs to step t, and entry 0 repeats the first.
 
-Propensities, where there are any, are in `infos["propensity"]`, shape `(T + 1,)`: entry t + 1 belongs to step t, and
-entry 0 repeats the first.
+Propensities, where there are any, are in `infos["propensity"]`, shape `(T + 1,)`, likewise.
 
-The certificate is under `certificate` in the dataset metadata. No statistics of rewards are written.
+The metadata of the dataset has `tacit` (whether it is packed, and the spec) and `certificate`. No statistics of rewards
+are written.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -33,10 +29,10 @@ import minari
 import numpy as np
 from minari.data_collector import EpisodeBuffer
 
-from tacit.data.sources.minari import NEXT, PROPENSITY, check_id, datasets_folder
+from tacit.data.sources.minari import NEXT, PACKED, PROPENSITY, check_id, datasets_folder
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, Array, Records
-from tacit.errors import DataError, FileError
+from tacit.errors import FileError
 
 UNIT = "unit"
 
@@ -46,13 +42,13 @@ def write(
     spec: PublicSpec,
     dataset_id: str,
     *,
+    ends: Array | None,
     certificate: Mapping[str, Any] | None,
     description: str | None,
     root: str | os.PathLike[str] | None,
 ) -> Path:
-    """See `Trajectories.to_minari`."""
+    """See `Trajectories.to_minari`; `ends` says which rows end a chain, shape `(T,)`, and None packs the rows."""
     check_id(dataset_id)
-    certificate = None if certificate is None else _json(certificate)
     with datasets_folder(root) as base:
         final = base / dataset_id
         if final.exists():
@@ -66,7 +62,7 @@ def write(
         failed: str | None = None
         try:
             with datasets_folder(staging):
-                _create(records, spec, dataset_id, certificate, description)
+                _create(records, spec, dataset_id, certificate, description, ends)
             final.parent.mkdir(parents=True, exist_ok=True)
             _name_spaces(staging, base, dataset_id)
             os.rename(staging / dataset_id, final)
@@ -90,20 +86,17 @@ def _create(
     dataset_id: str,
     certificate: Mapping[str, Any] | None,
     description: str | None,
+    ends: Array | None,
 ) -> None:
-    total, episodes = len(records.order), records.episodes
-    units = np.empty(total, dtype=np.int64)
-    units[records.order] = np.repeat(np.arange(len(records.offsets) - 1), np.diff(records.offsets))
-    packed = len(episodes) - 1 == total
-    chained = not packed and _chained(records)
-    bounds = np.append(np.arange(0, total, CHUNK), total) if packed else np.asarray(episodes)
+    total, units, packed = len(records.order), records.owners, ends is None
+    bounds = np.append(np.arange(0, total, CHUNK), total) if ends is None else np.append(0, np.flatnonzero(ends) + 1)
 
     dataset: minari.MinariDataset | None = None
     first = 0
     while first < len(bounds) - 1:
         last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + CHUNK, side="right")) - 1)
         spans = [slice(int(bounds[i]), int(bounds[i + 1])) for i in range(first, last)]
-        buffers = [_buffer(records, span, units if packed else None, chained) for span in spans]
+        buffers = [_buffer(records, span, units[span] if packed else None) for span in spans]
         if dataset is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # Minari asks for an author, an environment and so on
@@ -113,7 +106,7 @@ def _create(
                     observation_space=_space(spec.observation),
                     action_space=_space(spec.action),
                     algorithm_name="tacit",
-                    description=description or _describe(packed, chained),
+                    description=description or (PACKED if packed else "Trajectories, or single steps."),
                 )
         else:
             dataset.update_dataset_from_buffer(buffers)
@@ -122,19 +115,21 @@ def _create(
             dataset.storage.update_episode_metadata(marks, range(first, last))
         first = last
     assert dataset is not None
-    notes: dict[str, Any] = {"tacit": {"packed": packed, "chained": chained, "spec": spec.to_json()}}
+    notes: dict[str, Any] = {"tacit": {"packed": packed, "chained": not packed, "spec": spec.to_json()}}
     if certificate is not None:
         notes["certificate"] = certificate
     dataset.storage.update_metadata(notes)
 
 
-def _buffer(records: Records, span: slice, units: Array | None, chained: bool) -> EpisodeBuffer:
+def _buffer(records: Records, span: slice, units: Array | None) -> EpisodeBuffer:
+    """An episode of these rows: a chain, or, with their units, rows without a common history."""
     part = {name: np.array(column[span]) for name, column in records.columns.items()}
     infos: dict[str, Array] = {}
-    if not chained:
-        infos[NEXT] = np.concatenate([part["observations"][:1], part["next_observations"]])
     if units is not None:
-        infos[UNIT] = np.concatenate([units[span][:1], units[span]])
+        infos[NEXT] = np.concatenate([part["observations"][:1], part["next_observations"]])
+        infos[UNIT] = np.concatenate([units[:1], units])
+    else:
+        part["truncations"][-1] |= ~part["terminations"][-1]
     if "propensities" in part:
         infos[PROPENSITY] = np.concatenate([part["propensities"][:1], part["propensities"]])
     return EpisodeBuffer(
@@ -147,47 +142,11 @@ def _buffer(records: Records, span: slice, units: Array | None, chained: bool) -
     )
 
 
-def _chained(records: Records) -> bool:
-    observations, following = records.columns["observations"], records.columns["next_observations"]
-    ends = np.zeros(len(records.order), dtype=np.bool_)
-    ends[np.asarray(records.episodes[1:]) - 1] = True
-    for start in range(0, len(ends) - 1, CHUNK):
-        stop = min(start + CHUNK, len(ends) - 1)
-        linked = (following[start:stop] == observations[start + 1 : stop + 1]).reshape(stop - start, -1).all(axis=1)
-        if not np.all(linked | ends[start:stop]):
-            return False
-    return True
-
-
-def _describe(packed: bool, chained: bool) -> str:
-    if packed:
-        return (
-            "Independent transitions: neighbouring steps have no common history. The next observation of step t is "
-            "infos['next_observation'][t + 1] and its unit infos['unit'][t + 1]."
-        )
-    rule = "observations[t + 1]" if chained else "infos['next_observation'][t + 1]"
-    return f"Trajectories. The next observation of step t is {rule}."
-
-
 def _space(space: Space) -> gymnasium.Space[Any]:
     if isinstance(space, Discrete):
         return gymnasium.spaces.Discrete(space.n)
     low, high = space.single()
     return gymnasium.spaces.Box(low, high, dtype=np.float32)
-
-
-def _json(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
-    try:
-        values: Mapping[str, Any] = json.loads(json.dumps(dict(certificate), allow_nan=False))
-        return values
-    except (TypeError, ValueError):
-        pass
-    raise DataError(
-        "the certificate is not of JSON values",
-        where="Trajectories.to_minari",
-        expected="the mapping that Certificate.to_json gives",
-        remedy="pass certificate.to_json()",
-    )
 
 
 def _name_spaces(staging: Path, base: Path, dataset_id: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
+import json
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,6 +19,8 @@ from tacit.data.store import CHUNK, Array
 from tacit.errors import DataError, FileError
 from tacit.plain_files import plain
 
+KEY = "tacit"
+"""Of what tacit says of its rows, in the metadata of a Parquet file or an Arrow table, and in an .npz file."""
 MOST, SPARE = 1_100, 2**16
 LINE, TEXT, CELLS = 2**22, 2**30, 2**27
 """Bytes of a line, and bytes and commas of `CHUNK` rows of a text, at most: without an end of line or of a quotation, a
@@ -78,6 +82,23 @@ def parquet_header(path: Path) -> list[str]:
     import pyarrow.parquet as pq
 
     return list(_opened(path, lambda: pq.read_schema(path)).names)
+
+
+def parquet_description(path: Path) -> dict[str, Any]:
+    """What `to_parquet` said of the rows of a file (spec, units, certificate) and how many `rows` there are.
+
+    Of any other file it is empty.
+
+    Raises:
+        FileError: it is missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    footer = _opened(path, lambda: pq.read_metadata(path))
+    value = None
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads((footer.metadata or {}).get(KEY.encode(), b"null"))
+    return {**value, "rows": footer.num_rows} if isinstance(value, dict) else {}
 
 
 def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
@@ -151,7 +172,7 @@ def _next_csv(path: Path, reader: Any) -> Any:
 def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
     import pyarrow as pa
 
-    with _opened(path, lambda: _parquet(path, ids)) as file:
+    with parquet_file(path, ids) as file:
         present = [name for name in dict.fromkeys((*names, *ids)) if name in file.schema_arrow.names]
         for name in present:  # before a page is unpacked: a short dictionary may hold long words
             if name not in ids and not _numbers(file.schema_arrow.field(name).type):
@@ -195,8 +216,16 @@ def _numbers(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
+def parquet_file(path: Path, ids: Sequence[str] = ()) -> Any:
+    """The open file, of which texts of ids stay a dictionary.
+
+    Raises:
+        FileError: it is missing or damaged, or its rows cannot come out of it.
+    """
+    return _opened(path, lambda: _parquet(path, ids))
+
+
 def _parquet(path: Path, ids: Sequence[str]) -> Any:
-    """The file, unless its rows cannot come out of it; texts of ids stay a dictionary."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -37,7 +37,8 @@ _BARS = 8
 class Axis:
     """One axis: its label with the unit, its range, whether it is logarithmic (base 10), or has whole numbers only.
 
-    `marks` are ticks in place of round values; infinity, the last of them, is a place of its own near the end.
+    `marks` are ticks in place of round values; infinity, the last of them, is a place of its own near the end. `names`
+    are what the marks 0, 1, ... are called.
     """
 
     label: str
@@ -46,6 +47,11 @@ class Axis:
     log: bool = False
     whole: bool = False
     marks: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def text(self, tick: float) -> str:
+        """What stands at a tick."""
+        return shorten(self.names[round(tick)], max(4, 44 // len(self.names))) if self.names else number(tick)
 
     def fraction(self, values: Array | float) -> Array:
         """Position of values between the ends of the axis, 0 to 1, clipped."""
@@ -170,7 +176,7 @@ def ruler(svg: Element, plot: Plot, *, grid: bool = False) -> None:
         at = plot.x_of(tick)
         line = f"M{fmt(at)} {fmt(plot.top)}V{fmt(bottom)}" if grid else f"M{fmt(at)} {fmt(bottom)}v4"
         SubElement(svg, "path", {"class": "grid" if grid else "axis", "d": line})
-        write(svg, min(max(at, 14.0), WIDTH - 14.0), bottom + 17.0, number(tick), anchor="middle")
+        write(svg, min(max(at, 14.0), WIDTH - 14.0), bottom + 17.0, plot.x.text(tick), anchor="middle")
     middle = plot.left + plot.width / 2
     write(svg, middle, bottom + 35.0, shorten(plot.x.label, 42), anchor="middle", kind="axis-label")
 
@@ -355,17 +361,30 @@ def estimate(value: float, ends: tuple[float, float], written: Sequence[str], *,
     return markup(svg)
 
 
+_FEW = 5
+"""Labels that have room below an axis."""
+
+
 def histogram(
-    edges: Array, reference: Array | None, synthetic: Array, *, title: str, x_label: str, y_label: str = "rows, %"
+    edges: Array,
+    reference: Array | None,
+    synthetic: Array,
+    *,
+    title: str,
+    x_label: str,
+    y_label: str = "rows, %",
+    labels: Sequence[str] = (),
 ) -> Markup:
     """Histograms over shared bins: the reference as a filled shape, the synthetic as an outline above it.
 
     Args:
         edges: [B + 1] increasing.
         reference, synthetic: [B] shares per bin.
+        labels: of the bins of a category.
     """
     top = max(float(np.max(part)) for part in (reference, synthetic) if part is not None)
-    x = Axis(x_label, float(edges[0]), float(edges[-1]))
+    few = tuple(labels) if len(labels) <= _FEW else ()
+    x = Axis(x_label, float(edges[0]), float(edges[-1]), marks=tuple(map(float, range(len(few)))), names=few)
     svg, plot = frame(title, x, Axis(y_label, 0.0, 105.0 * top if top > 0 else 1.0), height=190.0)
     steps_x = np.repeat(edges, 2)
     filled = (synthetic, "band synthetic") if reference is None else (reference, "area reference")

@@ -34,6 +34,11 @@ _NAMES = {
     "level": "level of the interval",
     "target": "digest of the evaluated policy",
     "centre": "mean return that the values began with",
+    "behaviour_model: features": "features of the model of the behaviour policy",
+    "behaviour_model: share": "share of the budget: model of the behaviour policy",
+    "behaviour_model: floor": "least probability in that model, in multiples of 1 / actions",
+    "behaviour_model: rounds": "rounds of that model",
+    "behaviour_model: tau": "assumed spread of its logits",
 }
 """Settings and diagnostics that their names alone do not explain."""
 
@@ -237,7 +242,7 @@ def _read(report: EvaluationReport) -> Section:
             title=f"Value of the policy: {written[0]}, interval from {written[1]} to {written[2]}, on the public range",
             x=Axis("value of an episode", *report.limits),
         )
-        words = _reading(interval, str(report.certificate["unit"]["name"]))
+        words = _reading(interval, str(report.certificate["unit"]["name"]), modelled=_modelled(report))
         note = "nothing outside it was possible from the start"
         content = [Chart("On the public range", note, drawn), Text(words, "prose")]
     return Section("How to read the interval", grid(content, wide=True), id="interval", before=True)
@@ -249,6 +254,14 @@ def cautions(report: EvaluationReport) -> list[str]:
     lines = []
     if interval is not None and interval.high - interval.low >= _MOSTLY * (high - low):
         lines.append("The interval fills the range, or nearly so: these records do not tell at this epsilon.")
+    if _modelled(report):
+        share = number(100 * plan["behaviour_model"]["share"])
+        lines.append(
+            f"A private model, on which {share} % of the budget was spent, stands for the behaviour policy: the "
+            "interval does not count its error."
+        )
+    if report.value is not None and interval is None:
+        lines.append("There is no interval: the records have no propensities, and a regression has none to trust.")
     if report.value is not None and min(report.value - low, high - report.value) <= _AT_END * (high - low):
         kind = "declared range"
         if plan["problem"]["return_range"] is None:
@@ -261,18 +274,24 @@ def _finds_range(plan: Mapping[str, Any]) -> bool:
     return plan.get("range_finder") is True and plan["problem"]["return_range"] is None
 
 
-def _reading(interval: Interval, unit: str) -> list[str]:
+def _modelled(report: EvaluationReport) -> bool:
+    """Whether a private model stands for the behaviour policy."""
+    return report.certificate["plan"].get("behaviour_model") is not None
+
+
+def _reading(interval: Interval, unit: str, *, modelled: bool) -> list[str]:
     hundred = f"{100 * interval.level:g} of 100"
+    truth = "mean of the clipped returns as this model weighs them" if modelled else "policy's true value"
     if interval.kind == "two_sided":
         lines = [
             f"Were all of this repeated, with other {unit}s from the same population and with fresh noise, at least "
-            f"about {hundred} such intervals would hold the policy's true value."
+            f"about {hundred} such intervals would hold the {truth}."
         ]
     else:
         side = "below" if interval.kind == "lower" else "above"
         lines = [
-            f"This is a bound on one side. Were all of this repeated, with other {unit}s and fresh noise, the true "
-            f"value would lie {side} it in at most about {100 * (1 - interval.level):.3g} of 100 cases. Nothing is "
+            f"This is a bound on one side. Were all of this repeated, with other {unit}s and fresh noise, the "
+            f"{truth} would lie {side} it in at most about {100 * (1 - interval.level):.3g} of 100 cases. Nothing is "
             "said about the other side: there, the bar ends at the public range."
         ]
     lines.append(f"How it was made: {interval.words}.")

@@ -39,6 +39,7 @@ class Histogram:
         synthetic: [B] shares of the synthetic rows.
         reference: [B] shares of the reference rows, or None.
         similarity: 1 - KS of the column, or None.
+        labels: of the bins of a category.
     """
 
     column: str
@@ -47,6 +48,7 @@ class Histogram:
     synthetic: Array
     reference: Array | None = None
     similarity: float | None = None
+    labels: tuple[str, ...] = ()
 
 
 def histogram(
@@ -57,6 +59,7 @@ def histogram(
     reference: Array | None = None,
     *,
     bins: int = 40,
+    labels: tuple[str, ...] = (),
 ) -> Histogram:
     """A `Histogram` of rows [T] (and reference rows [R]) over equal bins inside public bounds."""
     edges = np.linspace(*bounds, bins + 1)
@@ -66,9 +69,9 @@ def histogram(
         return counts / max(1, len(values))
 
     if reference is None:
-        return Histogram(column, unit, edges, shares(synthetic))
+        return Histogram(column, unit, edges, shares(synthetic), labels=labels)
     similarity = 1.0 - kolmogorov_smirnov(np.asarray(reference, np.float32), np.asarray(synthetic, np.float32))
-    return Histogram(column, unit, edges, shares(synthetic), shares(reference), similarity)
+    return Histogram(column, unit, edges, shares(synthetic), shares(reference), similarity, labels)
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,7 @@ def _distribution(item: Histogram, counted: str) -> Chart:
         title=f"Distribution of {item.column}" + (f", {similarity}" if similarity else ""),
         x_label=f"{item.column}, {item.unit}" if item.unit else item.column,
         y_label=f"{counted}, %",
+        labels=item.labels,
     )
     return Chart(item.column, similarity, drawn)
 

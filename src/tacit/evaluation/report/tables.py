@@ -138,11 +138,12 @@ def marginals(
     columns = flatten(synthetic, spec)
     real = None if reference is None else flatten(reference, spec)
     histograms = []
-    for (field, values), (name, unit), (bounds, bins) in zip(
-        columns.items(), names or _names(spec), _bins(spec), strict=True
+    for (field, values), (name, unit), (bounds, bins), labels in zip(
+        columns.items(), names or _names(spec), _bins(spec), _labels(spec), strict=True
     ):
         other = None if real is None else np.asarray(real[field], np.float64)
-        histograms.append(histogram(name, unit, bounds, np.asarray(values, np.float64), other, bins=bins))
+        own = np.asarray(values, np.float64)
+        histograms.append(histogram(name, unit, bounds, own, other, bins=bins, labels=labels))
     return tuple(histograms)
 
 
@@ -318,13 +319,20 @@ def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed:
 
 
 def _names(spec: PublicSpec) -> list[tuple[str, str]]:
-    """Name and unit of each scalar column; a category's labels, in their order, stand in the place of a unit."""
-    named: list[tuple[str, str]] = []
-    for field in FIELDS:
-        names, columns = spec.names(field), spec.spaces[field].columns
-        units = [", ".join(part.labels) for part in dimensions(columns)] if columns else [""] * len(names)
-        named += zip(names, units, strict=True)
-    return named
+    """Name and unit of each scalar column."""
+    return [(name, "") for field in FIELDS for name in spec.names(field)]
+
+
+def _labels(spec: PublicSpec) -> list[tuple[str, ...]]:
+    """The labels of each scalar column that is a declared category."""
+    spaces = [spec.spaces[field] for field in FIELDS]
+    widths = [1 if isinstance(space, Discrete) else space.size for space in spaces]
+    declared = [dimensions(space.columns) if space.columns else () for space in spaces]
+    return [
+        label
+        for parts, width in zip(declared, widths, strict=True)
+        for label in ([part.labels for part in parts] or [()] * width)
+    ]
 
 
 def _bins(spec: PublicSpec) -> list[tuple[tuple[float, float], int]]:

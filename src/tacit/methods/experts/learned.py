@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.policies import Acting, Float32, Policy
+from tacit.agents.policy_files import FeedForward
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Plan
 from tacit.validation import check
@@ -152,6 +153,24 @@ class Learned:
             greedy: the most probable action instead of a random one.
         """
         return Acting(self.policy, self.theta, greedy)
+
+    def predict(
+        self,
+        observation: NDArray[Any],
+        state: None = None,
+        episode_start: NDArray[Any] | None = None,
+        deterministic: bool = False,
+    ) -> tuple[NDArray[Any], None]:
+        """Act as a model of Stable-Baselines3 does, always with the best action (see `Acting.predict`)."""
+        return self.actor().predict(observation, state, episode_start, deterministic)
+
+    def feed_forward(self) -> FeedForward:
+        """The layers of the policy, which takes its best action always, for other readers of policies.
+
+        Raises:
+            PlanError: the actions are continuous, the network is no `Mlp`, or there are several replicates.
+        """
+        return FeedForward.of(self.policy, self.theta, greedy=True)
 
     def replicate(self, r: int) -> Learned:
         """The policy of one replicate, with R = 1."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tacit.methods.off_policy_evaluation import selection
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, fit
 from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics
+from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
 from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust
 from tacit.methods.off_policy_evaluation.features import Custom, Features, Fourier, OneHot, Smoothness
 from tacit.methods.off_policy_evaluation.fitted_q import FittedQ
@@ -24,6 +25,7 @@ from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 
 __all__ = [
     "Behaviour",
+    "BehaviourModel",
     "BehaviourPolicy",
     "Callable",
     "Candidate",

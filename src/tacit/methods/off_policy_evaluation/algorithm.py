@@ -4,20 +4,25 @@ Input: records behind a vault, a calibrated plan, the evaluated policy, the beha
 1. both policies must be public, or releases of the same ledger                       (targets.py)
 2. refuse what the method cannot evaluate, before anything is charged                 (plan.require)
 3. reserve the plan for this very policy: the ledger pays for all of its parts
-4. noisy sums over the units, and what follows from them: V, the value, its interval  (plan.estimate)
-5. move the value into its interval, and release it with a certificate                (label)
+4. a private model of the behaviour policy, if the plan has one                       (behaviour_model.py)
+5. noisy sums over the units, and what follows from them: V, the value, its interval  (plan.estimate)
+6. move the value into its interval, and release it with a certificate                (label)
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
+
+import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
+from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
 from tacit.methods.off_policy_evaluation.features import Custom, Features, try_features
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
@@ -28,8 +33,12 @@ from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.vault import Vault
+from tacit.serialization import LATER
 from tacit.units import Unit
 from tacit.validation import check
+
+WEIGHTS = "behaviour_weights"
+"""Under which name the diagnostics of an evaluation hold the weights of its model of the behaviour policy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +47,8 @@ class Estimator(plans.PrivatePlan, ABC):
 
     method: ClassVar[str]
     source: ClassVar[str]
+    weighs: ClassVar[bool] = True
+    """Whether it cannot do without the probabilities of the logged actions, unless they are the evaluated policy's."""
 
     problem: Problem
     """discount, horizon, episodes, public range."""
@@ -75,6 +86,11 @@ class Estimator(plans.PrivatePlan, ABC):
         return self
 
     @property
+    def modelled(self) -> BehaviourModel | None:
+        """The private model of the behaviour policy within the plan's budget, if there is one."""
+        return None
+
+    @property
     def basis(self) -> Features | None:
         """The features of V or Q; None where the method has none."""
         return getattr(self, "features", None)
@@ -86,6 +102,8 @@ class GaussianEstimator(Estimator, ABC):
 
     level: float = 0.95
     """nominal coverage of the interval."""
+    behaviour_model: BehaviourModel | None = field(default=None, metadata=LATER)
+    """a private model of the behaviour policy in place of logged propensities, within the plan's own budget."""
     target: str | None = None
     """a digest of the evaluated policy and the known behaviour, filled in by `fit`."""
     noise_multiplier: float | None = None
@@ -93,6 +111,42 @@ class GaussianEstimator(Estimator, ABC):
 
     def __post_init__(self) -> None:
         check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
+
+    @abstractmethod
+    def sums(self) -> tuple[Part, ...]:
+        """Every touch of records by the method itself, at its `own_noise`."""
+
+    def parts(self) -> tuple[Part, ...]:
+        """The model's sums, if there is one, and the method's own: together one Gaussian at the noise multiplier."""
+        model, sigma = self.behaviour_model, self.noise_multiplier
+        if model is None:
+            return self.sums()
+        return (*model.parts(self.problem, sigma and sigma / math.sqrt(model.share)), *self.sums())
+
+    @property
+    def own_noise(self) -> float | None:
+        """The noise multiplier of the method's own sums, with what the model leaves of the budget."""
+        sigma, share = self.noise_multiplier, self.behaviour_model.share if self.behaviour_model else 0.0
+        return sigma and sigma / math.sqrt(1 - share)
+
+    @property
+    def modelled(self) -> BehaviourModel | None:
+        """See `Estimator`."""
+        return self.behaviour_model
+
+    def label(self, circumstances: Sequence[str] = ()) -> Label:
+        """See `Estimator`; with a model, what it adds to the sums and takes from the interval."""
+        own, model = super().label(circumstances), self.behaviour_model
+        if model is None:
+            return own
+        return dataclasses.replace(
+            own, covered=(model.covered, *own.covered), assumptions=(*own.assumptions, model.assumption)
+        )
+
+    def __str__(self) -> str:
+        """The promise in plain words, and what a model of the behaviour policy gets."""
+        model = self.behaviour_model
+        return super().__str__() if model is None else f"{super().__str__()}\n{model.words}"
 
     def about(self, target: Target, behaviour: Policy | None = None) -> Self:
         """The plan for this very policy, with its digest."""
@@ -108,10 +162,11 @@ def fit(
         plan: calibrated for the vault's unit (`plan.calibrate(unit=vault.unit, epsilon=..., delta=...)`).
         vault: the records and their ledger.
         policy: `Behaviour()` for the policy that made the records, a public policy, or a release of the same ledger.
-        behaviour: the known behaviour policy; None takes the logged propensities.
+        behaviour: the known behaviour policy; None takes the logged propensities, if the method needs any.
 
     Raises:
-        PlanError: the policy or the behaviour is not public, or the plan does not fit them or the records.
+        PlanError: the policy or the behaviour is not public, the plan does not fit them or the records, or it needs
+            propensities and there are none.
         PlanExhausted: the plan was run before under this ledger.
         BudgetExceeded: the ledger cannot pay.
     """
@@ -126,19 +181,48 @@ def fit(
         try_features(plan.basis, vault.spec.observation)
     target = resolve(policy, vault)
     plan.require(target, behaviour, vault.spec)
-    behaviour_policy = resolve_behaviour(target, behaviour, vault)
+    model = plan.modelled
+    if model is not None:
+        _require_use(model, target, behaviour, vault.spec)
+    behaviour_policy = resolve_behaviour(target, behaviour, vault, needed=plan.weighs and model is None)
     plan = plan.about(target, behaviour_policy)
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, plan.parts()[0].name)
+    found = {}
+    if model is not None:
+        weights = model.fit(vault, run, plan.problem)
+        behaviour_policy, found = model.policy(weights), {WEIGHTS: weights.tolist()}
     evaluation = plan.estimate(vault, run, target, behaviour_policy)
+    evaluation = dataclasses.replace(evaluation, diagnostics={**evaluation.diagnostics, **found})
     if evaluation.value is not None and evaluation.interval is not None:
         evaluation = dataclasses.replace(evaluation, value=evaluation.interval.nearest(evaluation.value))
-    evaluated = "a policy released under this ledger" if isinstance(policy, Release) else words(target)
     own = [plan.basis] if isinstance(plan.basis, Custom) else []
     features = [f"the features {basis.function} were fixed without these records" for basis in own]
-    circumstances = (f"evaluated: {evaluated}", *propensities(target, behaviour_policy), *features)
+    rests = () if model else propensities(target, behaviour_policy, logged=vault.spec.propensities)
+    circumstances = (f"evaluated: {words(policy)}", *rests, *features)
     return vault.release(run, evaluation, label=plan.label(circumstances))
+
+
+def _require_use(model: BehaviourModel, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
+    """Refuse a model that would not be used, or that does not fit the observations."""
+    if isinstance(target, Behaviour) or behaviour is not None:
+        raise PlanError(
+            "the model of the behaviour policy would not be used",
+            where="behaviour_model",
+            expected="another policy than Behaviour(), and no behaviour=",
+            remedy="leave the model out",
+        )
+    try_features(model.features, spec.observation)
+
+
+def behaviour_used(
+    plan: Estimator, found: Evaluation, target: Target, behaviour: BehaviourPolicy | None, vault: Vault
+) -> Policy | None:
+    """The behaviour policy that a run of the plan weighed by: the model that it found, or a known one, or None."""
+    if plan.modelled is not None:
+        return plan.modelled.policy(np.array(found.diagnostics[WEIGHTS]))
+    return resolve_behaviour(target, behaviour, vault, needed=plan.weighs)
 
 
 def label(covered: str, circumstances: Sequence[str] = ()) -> Label:
@@ -167,15 +251,18 @@ def label(covered: str, circumstances: Sequence[str] = ()) -> Label:
     )
 
 
-def propensities(target: Target, behaviour: Policy | None) -> tuple[str, ...]:
+def propensities(target: Target, behaviour: Policy | None, *, logged: bool) -> tuple[str, ...]:
     """What importance ratios rest on, for a certificate.
 
     Args:
         target: the evaluated policy.
         behaviour: the known behaviour policy, or None.
+        logged: whether the records have propensities.
     """
     if isinstance(target, Behaviour):
         return ()
     if behaviour is not None:
         return (f"the behaviour policy is {words(behaviour)}, and made the records",)
+    if not logged:
+        return ("the records have no propensities: no ratios were used, and the value has no interval",)
     return ("the logged propensities are the true probabilities of the logged actions",)

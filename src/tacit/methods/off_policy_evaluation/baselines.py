@@ -212,9 +212,9 @@ class SufficientStatistics(GaussianEstimator):
         super().__post_init__()
         self.parts()
 
-    def parts(self) -> tuple[PoissonSum, ...]:
+    def sums(self) -> tuple[PoissonSum, ...]:
         """One noisy sum of the statistics, divided by the clip; and, before it, one of scores."""
-        sigma, share = self.noise_multiplier, self.value_share
+        sigma, share = self.own_noise, self.value_share
         statistics = self.problem.part(STATISTICS, sigma and sigma / math.sqrt(1 - share))
         if not share:
             return (statistics,)

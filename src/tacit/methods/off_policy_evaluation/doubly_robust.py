@@ -53,10 +53,10 @@ class DoublyRobust(QEstimator):
         """The noisy sums of both halves."""
         return f"{self.regression.rounds + 2} noisy sums over one fixed half of the units and one over the other"
 
-    def parts(self) -> tuple[PoissonSum, ...]:
+    def sums(self) -> tuple[PoissonSum, ...]:
         """The Gram matrix and the rounds of residuals on the first half, the scores on the second."""
-        first = self.regression.parts(self.problem, self.noise_multiplier, 0)
-        return (*first, self.problem.part(scores.NAME, self.noise_multiplier, fold=1))
+        first = self.regression.parts(self.problem, self.own_noise, 0)
+        return (*first, self.problem.part(scores.NAME, self.own_noise, fold=1))
 
     def half_width(self, spec: PublicSpec) -> float:
         """The width in multiples of the public range."""

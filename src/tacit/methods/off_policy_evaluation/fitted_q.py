@@ -1,7 +1,8 @@
 """Private fitted Q evaluation: a value from noisy Bellman residuals without importance ratios, and a valid interval.
 
 The interval is that of the scores, which do need ratios: a regression that is biased (by its features, by too few
-rounds, by its noise) has no interval of its own that could be trusted.
+rounds, by its noise) has no interval of its own that could be trusted. Records without propensities give the value
+alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tacit.methods.off_policy_evaluation.logged import Logged, within_horizon
 from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.q_function import Fit, QFunction
-from tacit.methods.off_policy_evaluation.scores import Point, Scores, ScoreVector
+from tacit.methods.off_policy_evaluation.scores import Point, PointVector, Scores, ScoreVector
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_probabilities
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.base import Run
@@ -84,6 +85,7 @@ class FittedQ(QEstimator):
     """
 
     method: ClassVar[str] = "off-policy evaluation (fitted Q)"
+    weighs: ClassVar[bool] = False
     source: ClassVar[str] = "Le, Voloshin and Yue, arXiv:1903.08738, with the Gaussian mechanism"
 
     share: float = 0.6
@@ -98,11 +100,26 @@ class FittedQ(QEstimator):
         """All of its noisy sums."""
         return f"{self.regression.rounds + 3} noisy sums: mean returns, a Gram matrix, Bellman residuals, scores"
 
-    def parts(self) -> tuple[PoissonSum, ...]:
+    def sums(self) -> tuple[PoissonSum, ...]:
         """The mean return, the Gram matrix, the rounds of residuals, the scores."""
-        sigma = self.noise_multiplier
+        sigma = self.own_noise
         first, last = (sigma and sigma / math.sqrt(share) for share in (self.share, 1 - self.share))
         return (*self.regression.parts(self.problem, first), self.problem.part(scores.NAME, last))
+
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+        """As for every method that fits Q; the value alone where nothing tells the probabilities of logged actions."""
+        if behaviour is not None or vault.spec.propensities:
+            return super().estimate(vault, run, target, behaviour)
+        q = self.regression.fit(vault, run, self.problem, self.features, with_probabilities(target))
+        low, high = limits = scores.limits(self.problem, vault.spec)
+        mean = scores.mean(vault, run, PointVector(self.problem, self.point(vault.spec)), state=q)
+        value = q.centre + self.half_width(vault.spec) * mean
+        return Evaluation(
+            method=self.method,
+            value=min(max(value, low), high),
+            limits=limits,
+            diagnostics={"q_weights": q.weights.tolist(), "centre": q.centre},
+        )
 
     def half_width(self, spec: PublicSpec) -> float:
         """A quarter of the public range."""

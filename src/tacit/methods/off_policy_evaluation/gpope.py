@@ -91,6 +91,8 @@ class Gpope(GaussianEstimator):
         check(
             "batch_size", self.batch_size, type(self.batch_size) is int and self.batch_size >= 1, "a whole number >= 1"
         )
+        sampled = self.mode != "full_batch" and self.behaviour_model is not None
+        check("behaviour_model", self.mode, not sampled, "none in a sampled mode")
         check("tail", self.tail, 0 < self.tail <= 1, "a number in (0, 1]")
         check("value_share", self.value_share, 0 <= self.value_share < 1, "a number in [0, 1)")
         super().__post_init__()
@@ -111,18 +113,18 @@ class Gpope(GaussianEstimator):
         sigma = published_sigma(population, steps, epsilon, delta)
         return cls(problem=problem, features=features, mode="paper", steps=steps, noise_multiplier=sigma)
 
-    def parts(self) -> tuple[Part, ...]:
+    def sums(self) -> tuple[Part, ...]:
         """N noisy sums of stacked directions, each unit's divided by h (the clip is 1); and scores in the full batch.
 
         Raises:
             PlanError: a sampled mode has no unit yet, whose population the sampler needs.
         """
-        sigma = None if self.noise_multiplier is None else self.sigma
+        sigma = None if self.own_noise is None else self.sigma
         every = self.problem.part(PART, sigma, steps=self.steps)
         if self.mode == "full_batch":
             if not self.value_share:
                 return (every,)
-            noise = self.noise_multiplier and self.noise_multiplier / math.sqrt(self.value_share)
+            noise = self.own_noise and self.own_noise / math.sqrt(self.value_share)
             return every, self.problem.part(scores.NAME, noise)
         check("unit", self.unit, self.unit is not None, "a unit, as calibrate and account set it")
         assert self.unit is not None
@@ -145,7 +147,7 @@ class Gpope(GaussianEstimator):
     def covered(self) -> str:
         """The gradients, and the scores if there are any."""
         steps = f"{self.steps:,} noisy sums of clipped GTD2 directions"
-        return f"{steps}, and one of {scores.COVERED}" if len(self.parts()) > 1 else steps
+        return f"{steps}, and one of {scores.COVERED}" if len(self.sums()) > 1 else steps
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
         """V and, in the full batch, the value with an interval; the diagnostics hold "step_size" and "clip_norm"."""
@@ -155,7 +157,7 @@ class Gpope(GaussianEstimator):
         for _ in range(self.steps):
             iterates.update(clip * vault.noisy_sum(run, PART, Direction(summary, clip), iterates.x), beta)
         noisy_scores = None
-        if len(self.parts()) > 1:
+        if len(self.sums()) > 1:
             noisy_scores = scores.value_of(vault, run, self.problem, target, behaviour)
         return Evaluation(
             method=self.method,
@@ -217,11 +219,11 @@ class Gpope(GaussianEstimator):
         Raises:
             PlanError: the plan is not calibrated.
         """
-        check("noise_multiplier", None, self.noise_multiplier is not None, "a number, as calibrate sets it")
-        assert self.noise_multiplier is not None
+        check("noise_multiplier", None, self.own_noise is not None, "a number, as calibrate sets it")
+        assert self.own_noise is not None
         if self.mode != "full_batch":
-            return self.noise_multiplier
-        return self.noise_multiplier * math.sqrt(self.steps / (1 - self.value_share))
+            return self.own_noise
+        return self.own_noise * math.sqrt(self.steps / (1 - self.value_share))
 
     @property
     def weights(self) -> NDArray[np.float64]:

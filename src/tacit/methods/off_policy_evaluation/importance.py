@@ -83,9 +83,9 @@ class ImportanceSampling(ScoreEstimator):
         check("sides", self.sides, self.sides in get_args(Sides), "both or lower")
         super().__post_init__()
 
-    def parts(self) -> tuple[PoissonSum, ...]:
+    def sums(self) -> tuple[PoissonSum, ...]:
         """One noisy sum."""
-        return (self.problem.part(scores.NAME, self.noise_multiplier),)
+        return (self.problem.part(scores.NAME, self.own_noise),)
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
         """The value and its interval."""

@@ -13,6 +13,7 @@ skewness of u can do. The interval is the hull of the accepted means (Fieller, "
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -67,6 +68,43 @@ def unit_count(count: float, noise: float, population: int) -> float:
     return population if count >= population - 2 * noise else min(max(count, noise, 1e-9), population)
 
 
+def share_bounds(
+    first: NoisySums, second: NoisySums, scales: tuple[float, float], *, level: float, sides: Sides
+) -> tuple[float, float]:
+    """The interval for the share r = s E[u] / (s E[u] + t E[v]) of numbers u, v in [0, 1], within [0, 1]; never empty.
+
+    A share is accepted where the noisy mean of (1 - r) s u - r t v may be 0. What u and v have in common would lower
+    the variance of that; it is not released, so the interval is wider than it has to be.
+
+    Args:
+        first, second: noisy sums of u and of v over the same units.
+        scales: s, t > 0.
+        level, sides: as for `bounds`.
+
+    Raises:
+        PlanError: the level is out of range.
+    """
+    z = _quantile(level, sides)
+    s, t = scales[0] / max(scales), scales[1] / max(scales)
+
+    def excess(share: Float64) -> Float64:
+        above, below = (1 - share) * s, share * t
+        return _excess(
+            residual=above * first.total - below * second.total,
+            noise=(above * first.noise[0]) ** 2 + (below * second.noise[0]) ** 2,
+            spread=above**2 * first.squares + below**2 * second.squares,
+            spread_noise=np.hypot(above**2 * first.noise[2], below**2 * second.noise[2]),
+            below=below,
+            above=above,
+            population=first.population,
+            z=z,
+            sides=sides,
+        )
+
+    a, b = s * first.mean, t * second.mean
+    return _hull(excess, 0.0, a / (a + b) if a + b > 0 else 0.5, sides)
+
+
 def bounds(sums: NoisySums, *, level: float, sides: Sides) -> tuple[float, float]:
     """The interval for E[u] at this level, within [floor, 1]; never empty, never NaN.
 
@@ -81,33 +119,73 @@ def bounds(sums: NoisySums, *, level: float, sides: Sides) -> tuple[float, float
     Raises:
         PlanError: the level is out of range.
     """
+    z = _quantile(level, sides)
+    a, b, d = sums.noise
+
+    def excess(mean: Float64) -> Float64:
+        return _excess(
+            residual=sums.total - mean * sums.count,
+            noise=a**2 + (mean * b) ** 2,
+            spread=sums.squares - 2 * mean * sums.total + mean**2 * sums.count,
+            spread_noise=np.sqrt(d**2 + (2 * mean * a) ** 2 + (mean**2 * b) ** 2),
+            below=mean - sums.floor,
+            above=1 - mean,
+            population=sums.population,
+            z=z,
+            sides=sides,
+        )
+
+    return _hull(excess, sums.floor, sums.mean, sides)
+
+
+def _quantile(level: float, sides: Sides) -> float:
     check("level", level, 0.5 <= level <= 0.999, "a number from 0.5 to 0.999")
-    z = float(norm.ppf(level if sides == "lower" else (1 + level) / 2))
+    return float(norm.ppf(level if sides == "lower" else (1 + level) / 2))
 
-    def excess(mean: float) -> float:
-        return float(_excess(sums, np.array([mean]), z, sides)[0])
 
-    grid = np.unique(np.append(np.linspace(sums.floor, 1.0, GRID), sums.mean))
-    accepted = np.flatnonzero(_excess(sums, grid, z, sides) <= 0)
+def _hull(excess: Callable[[Float64], Float64], floor: float, estimate: float, sides: Sides) -> tuple[float, float]:
+    """The hull of what is accepted (excess <= 0) within [floor, 1]; all of it where nothing is."""
+
+    def at(point: float) -> float:
+        return float(excess(np.array([point]))[0])
+
+    grid = np.unique(np.append(np.linspace(floor, 1.0, GRID), estimate))
+    accepted = np.flatnonzero(excess(grid) <= 0)
     if not len(accepted):
-        return sums.floor, 1.0
+        return floor, 1.0
     first, last = accepted[0], accepted[-1]
-    low = grid[first] if first == 0 else brentq(excess, grid[first - 1], grid[first])
-    high = 1.0 if last == len(grid) - 1 or sides == "lower" else brentq(excess, grid[last], grid[last + 1])
+    low = grid[first] if first == 0 else brentq(at, grid[first - 1], grid[first])
+    high = 1.0 if last == len(grid) - 1 or sides == "lower" else brentq(at, grid[last], grid[last + 1])
     return float(low), float(high)
 
 
-def _excess(sums: NoisySums, mean: Float64, z: float, sides: Sides) -> Float64:
-    """How far T(mu) is from being accepted, [G]; accepted where <= 0."""
-    a, b, d = sums.noise
-    residual = sums.total - mean * sums.count
-    noise = a**2 + (mean * b) ** 2
-    spread = sums.squares - 2 * mean * sums.total + mean**2 * sums.count
-    spread_noise = np.sqrt(d**2 + (2 * mean * a) ** 2 + (mean**2 * b) ** 2)
-    most = sums.population * (1 - mean) * (mean - sums.floor)  # Bhatia and Davis 2000: the largest variance at a mean
+def _excess(
+    *,
+    residual: Float64,
+    noise: Float64,
+    spread: Float64,
+    spread_noise: Float64,
+    below: Float64,
+    above: Float64,
+    population: int,
+    z: float,
+    sides: Sides,
+) -> Float64:
+    """How far a noisy residual is from being accepted as one of mean 0, [G]; accepted where <= 0.
+
+    Args:
+        residual: the noisy sum of numbers of mean 0.
+        noise: the variance of its noise.
+        spread, spread_noise: the noisy sum of their squares, and the standard deviation of its noise.
+        below, above: how far such a number may be from 0 on either side.
+        population: a public number that the count cannot exceed.
+        z: the normal quantile.
+        sides: "both", or "lower" where only a residual that is too large is refused.
+    """
+    most = population * above * below  # Bhatia and Davis 2000: the largest variance at a mean
     variance = np.minimum(np.maximum(spread, 0) + UPPER * spread_noise, np.maximum(most, 0))
     share = variance / np.maximum(variance + noise, 1e-300)
-    tail = np.where(residual > 0, mean - sums.floor, 1 - mean)  # bounds |third central moment| / variance on that side
+    tail = np.where(residual > 0, below, above)  # bounds |third central moment| / variance on that side
     skew = (2 * z**2 + 1) / 3 * tail * share  # twice Edgeworth's second term, for rare large u as well
     distance = residual if sides == "lower" else np.abs(residual)
     return np.asarray(distance - z * np.sqrt(variance + noise) - skew)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Tabular, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Tabular, Target, unknown_behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 
 LARGEST_LOG_RATIO = 50.0
@@ -128,12 +127,7 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: Policy | N
     if isinstance(policy, Behaviour):
         return np.ones(shape)
     if behaviour is None and "propensities" not in rows:
-        raise PlanError(
-            "the behaviour policy is unknown",
-            where="off_policy_evaluation",
-            expected="records with propensities, or behaviour=BehaviourPolicy(...)",
-            remedy="log the probability of each action, or evaluate Behaviour() itself",
-        )
+        raise unknown_behaviour()
     target = _chosen(policy, rows)
     propensities = rows["propensities"] if behaviour is None else _chosen(behaviour, rows)
     ratio: np.ndarray = np.maximum(propensities, _SMALLEST, dtype=np.float64)

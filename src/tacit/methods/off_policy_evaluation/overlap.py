@@ -65,9 +65,9 @@ class Overlap(GaussianEstimator):
         super().__post_init__()
         self.parts()
 
-    def parts(self) -> tuple[PoissonSum, ...]:
+    def sums(self) -> tuple[PoissonSum, ...]:
         """One noisy sum."""
-        return (self.problem.part(PART, self.noise_multiplier),)
+        return (self.problem.part(PART, self.own_noise),)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse a policy without probabilities."""
@@ -121,9 +121,9 @@ def read(sums: np.ndarray, plan: Overlap, population: int) -> dict[str, Any]:
         "mean_ratio": estimate, low, high; "units": how many units the estimates are about; "level"; "words": what it
         means, in sentences.
     """
-    assert plan.noise_multiplier is not None
+    assert plan.own_noise is not None
     bins = len(plan.edges) - 1
-    noise = {name: plan.noise_multiplier / (FIT * math.sqrt(share)) for name, share in SHARES.items()}
+    noise = {name: plan.own_noise / (FIT * math.sqrt(share)) for name, share in SHARES.items()}
     totals = dict(zip(SHARES, np.split(sums / FIT, np.cumsum([bins, 1, 1, 1, 1])), strict=True))
     totals = {name: values / math.sqrt(SHARES[name]) for name, values in totals.items()}
     units = unit_count(float(totals["present"][0]), noise["present"], population)

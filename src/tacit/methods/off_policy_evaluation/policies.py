@@ -8,11 +8,17 @@ from collections.abc import Callable as Function
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents import policy_files
+from tacit.agents.features import OneHot, Quadratic, Scaled
+from tacit.agents.policies import predicted
+from tacit.agents.policy_files import Activation, FeedForward
+from tacit.envs.rollouts import draw
 from tacit.errors import PlanError
 from tacit.validation import check
 
@@ -135,46 +141,55 @@ class LinearQ:
         phi = np.asarray(self.features(observations), np.float64)
         values = np.einsum("ni,ia->na", phi, self.weights)  # each row by itself: BLAS may break ties by the others
         if self.kind == "softmax":
-            return _softmax(values / self.temperature)
+            return softmax(values / self.temperature)
         greedy = np.eye(self.actions)[values.argmax(axis=1)]
         return np.asarray((1 - self.epsilon) * greedy + self.epsilon / self.actions, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Softmax over the outputs of a multi-layer perceptron.
+    """Softmax over the outputs of a multi-layer perceptron, or its best action.
 
     Args:
         layers: (weight [out, in], bias [out]) of each layer, as PyTorch's `Linear` keeps them.
         activation: between the layers, `relu` or `tanh`.
+        features: of the observation, what the first layer takes; None for the observation itself.
+        greedy: whether the action of the largest output is taken always.
 
     Raises:
-        PlanError: layers do not fit each other.
+        PlanError: layers do not fit each other, or the features.
     """
 
     layers: tuple[tuple[np.ndarray, np.ndarray], ...]
-    activation: Literal["relu", "tanh"] = "relu"
+    activation: Activation = "relu"
+    features: Scaled | OneHot | Quadratic | None = None
+    greedy: bool = False
 
     def __post_init__(self) -> None:
         layers = tuple((np.array(w, np.float64), np.array(b, np.float64)) for w, b in self.layers)
         fits = bool(layers) and all(w.ndim == 2 and b.shape == w.shape[:1] for w, b in layers)
         fits = fits and all(a[0].shape[0] == b[0].shape[1] for a, b in itertools.pairwise(layers))
-        check("layers", [w.shape for w, _ in layers], fits, "weights [out, in] that fit one another")
+        fits = fits and (self.features is None or self.features.size == layers[0][0].shape[1])
+        check("layers", [w.shape for w, _ in layers], fits, "weights [out, in] that fit one another and the features")
         check("activation", self.activation, self.activation in ("relu", "tanh"), "relu or tanh")
         for array in itertools.chain.from_iterable(layers):
             array.setflags(write=False)
         object.__setattr__(self, "layers", layers)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, activation: Literal["relu", "tanh"] = "relu") -> Network:
-        """From a safetensors file whose tensors `*.weight` and `*.bias`, in order of their names, are the layers."""
-        from safetensors.numpy import load_file
+    def of(cls, network: FeedForward, *, activation: Activation = "relu") -> Network:
+        """What a file or a released policy holds (`value.feed_forward()`); `activation` where that does not say it."""
+        layers = tuple((weight.T, bias) for weight, bias in network.layers)
+        return cls(layers, network.activation or activation, network.features, network.greedy)
 
-        tensors = load_file(path)
-        names = sorted((name.removesuffix(".weight") for name in tensors if name.endswith(".weight")), key=_natural)
-        numbered = len(names) <= 1 or all(any(part.isdigit() for part in name.split(".")) for name in names)
-        check("layers", names, numbered, "numbered layers, such as 0.weight, 2.weight: their numbers are their order")
-        return cls(tuple((tensors[f"{name}.weight"], tensors[f"{name}.bias"]) for name in names), activation)
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, activation: Activation = "relu") -> Network:
+        """From a file (see `tacit.agents.policy_files`); `activation` is for state dicts, which do not say it.
+
+        Raises:
+            FileError: there is no such file, or it holds no policy.
+        """
+        return cls.of(policy_files.read(Path(path)), activation=activation)
 
     @property
     def actions(self) -> int:
@@ -182,16 +197,44 @@ class Network:
         return int(self.layers[-1][0].shape[0])
 
     def probabilities(self, observations: np.ndarray) -> Float64:
-        """Softmax of the outputs; whole-numbered observations enter as indicators."""
+        """Of every action, [N, A]; without features whole-numbered observations enter as indicators."""
         inputs = self.layers[0][0].shape[1]
-        x = np.asarray(observations, np.float64)
-        x = np.asarray(x[:, None] == np.arange(inputs), np.float64) if x.ndim == 1 and inputs > 1 else x
+        if self.features is not None:
+            x = self.features(observations).astype(np.float64)
+        else:
+            x = np.asarray(observations, np.float64)
+            x = np.asarray(x[:, None] == np.arange(inputs), np.float64) if x.ndim == 1 and inputs > 1 else x
         x = x.reshape(len(x), -1)
         for i, (weight, bias) in enumerate(self.layers):
             x = x @ weight.T + bias
             if i < len(self.layers) - 1:
                 x = np.maximum(x, 0) if self.activation == "relu" else np.tanh(x)
-        return _softmax(x)
+        return np.eye(self.actions)[x.argmax(axis=1)] if self.greedy else softmax(x)
+
+    def predict(
+        self,
+        observation: np.ndarray,
+        state: None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+        *,
+        generator: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, None]:
+        """Act as a model of Stable-Baselines3 does (see `tacit.agents.policies.Acting.predict`).
+
+        Args:
+            observation: one, [d], or N of them, [N, d]; behind features of discrete ones a number, or [N].
+            state, episode_start: of recurrent policies; this one has no memory.
+            deterministic: the most probable action.
+            generator: of random actions; None takes a fresh one.
+        """
+        generator = np.random.default_rng() if generator is None else generator
+
+        def act(seen: np.ndarray) -> np.ndarray:
+            chances = self.probabilities(seen)
+            return np.asarray(chances.argmax(axis=1)) if deterministic else draw(chances, generator)
+
+        return predicted(act, observation, 0 if isinstance(self.features, OneHot) else 1)
 
 
 @dataclass(frozen=True)
@@ -248,8 +291,47 @@ class Callable:
         )
 
 
+@dataclass(frozen=True)
+class Modelled:
+    """A policy as a private model has it, mixed with the uniform one so that no probability is below floor / A.
+
+    Args:
+        policy: the model.
+        floor: the share of the uniform policy.
+
+    Raises:
+        PlanError: the share is not in [0, 1].
+    """
+
+    policy: Policy
+    floor: float
+
+    def __post_init__(self) -> None:
+        check("floor", self.floor, 0 <= self.floor <= 1, "a number in [0, 1]")
+
+    @property
+    def actions(self) -> int:
+        """A."""
+        return self.policy.actions
+
+    def probabilities(self, observations: np.ndarray) -> Float64:
+        """(1 - floor) p + floor / A."""
+        return (1 - self.floor) * self.policy.probabilities(observations) + self.floor / self.actions
+
+
 Target = Policy | Behaviour
 """What is evaluated."""
+
+
+def unknown_behaviour() -> PlanError:
+    """The refusal of records that no importance ratio can be made of, with both ways out."""
+    return PlanError(
+        "the records have no propensities, so the behaviour policy is unknown",
+        where="off_policy_evaluation",
+        expected="the probability of each logged action, or a policy that is known or modelled privately",
+        remedy="import a column of propensities (--propensity), or spend a share of the budget on a private model "
+        "(--behaviour model, behaviour_model=BehaviourModel(...))",
+    )
 
 
 @lru_cache(maxsize=64)
@@ -272,10 +354,7 @@ def imported(path: str) -> Function[[np.ndarray], Any]:
     return function
 
 
-def _softmax(values: np.ndarray) -> Float64:
-    shifted = np.exp(values - values.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), np.float64)
-
-
-def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in name.split("."))
+def softmax(values: np.ndarray) -> Float64:
+    """Logits [..., A] -> probabilities [..., A]."""
+    shifted = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True), np.float64)

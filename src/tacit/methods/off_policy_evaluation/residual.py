@@ -130,7 +130,7 @@ class ResidualRegression(GaussianEstimator):
         """Whether the range finder is used."""
         return self.range_finder and self.problem.return_range is None
 
-    def parts(self) -> tuple[PoissonSum, ...]:
+    def sums(self) -> tuple[PoissonSum, ...]:
         """Noisy sums over all units, whose precisions add up to 1 / noise_multiplier^2."""
         fields = self._split()
         return tuple(
@@ -147,8 +147,8 @@ class ResidualRegression(GaussianEstimator):
             PlanError: epsilon or delta is out of range, or delta >= 1 / population.
         """
         plan = plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-        assert plan.noise_multiplier is not None
-        low = unit.size < LOW_BUDGET * plan.noise_multiplier
+        assert plan.own_noise is not None
+        low = unit.size < LOW_BUDGET * plan.own_noise
         shares = self.shares or (Shares(scores=0.3 if self.shared_centre else 0.1, centre=0.2) if low else Shares())
         tau = self.tau or (0.1 if low else 0.25)
         return plans.calibrate(
@@ -208,7 +208,7 @@ class ResidualRegression(GaussianEstimator):
         return self.on_policy and not self.finds_range
 
     def _sigma(self, share: float) -> float | None:
-        return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(share)
+        return self.own_noise and self.own_noise / math.sqrt(share)
 
 
 def _limits(plan: ResidualRegression, vault: Vault, run: Run, summary: Statistics) -> tuple[float, float]:

@@ -24,10 +24,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from tacit.data.spec import PublicSpec
-from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
+from tacit.methods.off_policy_evaluation.intervals import NoisySums, Sides, bounds, share_bounds, unit_count
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
-from tacit.methods.off_policy_evaluation.problem import Interval, Problem
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Modelled, Policy, Target
+from tacit.methods.off_policy_evaluation.problem import Interval, Kind, Problem
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
@@ -38,9 +38,16 @@ SHARES = (0.65, 0.25, 0.1)
 """Of the squared norm of a unit's vector: its scores, its presence (the count), its squared scores."""
 POINT_SHARE = 0.5
 """Of the squared norm, where a further number about each unit is averaged as well."""
+NUMBER_SHARES = (0.75, 0.25)
+"""Of the squared norm of a `PointVector`: the number, the presence."""
 FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
 LARGEST_WEIGHT = 1e15
+MODELLED = (
+    "about the mean of the clipped returns as the private model of the behaviour policy weighs them; the sampling of "
+    "units and the noise are both counted, the model's error and what the clip takes are not"
+)
+"""What the interval says under a model of the behaviour policy."""
 NAME = "scores"
 COVERED = "clipped returns, of their squares and of the number of units"
 """What the scores' noisy sum is of, in the certificate's words."""
@@ -109,6 +116,24 @@ class ScoreVector:
         return offsets, (self.clip * longest * largest[0], self.clip * longest * largest[1])
 
 
+@dataclass(frozen=True, eq=False)
+class PointVector:
+    """Each unit's number and its presence, [U, 2], of norm at most 1: for records that no ratio can be made of.
+
+    Args:
+        problem: discount, horizon, episodes.
+        point: the number.
+    """
+
+    problem: Problem
+    point: Point
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        """Rows [U, L, ...] -> [U, 2]."""
+        number = np.clip(self.point(logged(rows, self.problem, Behaviour()), state), -1, 1)
+        return np.asarray(FIT * np.sqrt(NUMBER_SHARES) * np.stack([number, np.ones(len(number))], axis=1))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scores:
     """What the noisy vector says: public, and so is everything computed from it.
@@ -118,6 +143,7 @@ class Scores:
         offsets, scales: as `ScoreVector.units` gives them.
         limits: the public range of the value.
         point: the mean of the point's number, in [-1, 1], or None.
+        modelled: whether the ratios are those to a private model of the behaviour policy.
     """
 
     sums: tuple[NoisySums, ...]
@@ -125,6 +151,7 @@ class Scores:
     scales: tuple[float, ...]
     limits: tuple[float, float]
     point: float | None = None
+    modelled: bool = False
 
     @property
     def on_policy(self) -> bool:
@@ -145,7 +172,12 @@ class Scores:
         return float(min(max(self.offsets[0] + means[0], self.limits[0]), self.limits[1]))
 
     def interval(self, level: float) -> Interval:
-        """The two-sided interval at this level; off-policy from two lower bounds at half of 1 - level each."""
+        """The two-sided interval at this level; off-policy from two lower bounds at half of 1 - level each.
+
+        Under a model of the behaviour policy, whose weights need not have the mean 1, that of their weighted mean.
+        """
+        if self.modelled:
+            return self._weighted_mean(level, "both")
         if self.on_policy:
             ends = bounds(self.sums[0], level=level, sides="both")
             low, high = (self.offsets[0] + self.scales[0] * end for end in ends)
@@ -162,8 +194,19 @@ class Scores:
             low, high = self.limits
         return Interval(low=low, high=high, level=level, kind="two_sided", words=words)
 
+    def _weighted_mean(self, level: float, sides: Sides) -> Interval:
+        """Of `value("wpdis")`: the sampling of units and the noise are counted, and nothing else is."""
+        scales = self.scales[0], self.scales[1]
+        ends = share_bounds(self.sums[0], self.sums[1], scales, level=level, sides=sides)
+        width = self.offsets[1] - self.offsets[0]
+        low, high = (min(max(self.offsets[0] + width * end, self.limits[0]), self.limits[1]) for end in ends)
+        kind: Kind = "two_sided" if sides == "both" else "lower"
+        return Interval(low=low, high=high, level=level, kind=kind, words=MODELLED)
+
     def lower_bound(self, level: float) -> Interval:
         """The one-sided lower bound at this level; the upper end is the public range's."""
+        if self.modelled:
+            return self._weighted_mean(level, "lower")
         low = self.offsets[0] + self.scales[0] * bounds(self.sums[0], level=level, sides="lower")[0]
         return Interval(
             low=min(max(low, self.limits[0]), self.limits[1]),
@@ -197,6 +240,21 @@ def release(vault: Vault, run: Run, vector: ScoreVector, *, state: Any = None) -
     assert sigma is not None
     released = vault.noisy_sum(run, NAME, vector, state)[0] * vault.unit.size
     return read(released, vector, sigma, vault.unit.size)
+
+
+def mean(vault: Vault, run: Run, vector: PointVector, *, state: Any) -> float:
+    """The mean of the vector's number, in [-1, 1], through the run's part "scores".
+
+    Args:
+        state: what the vector's point gets.
+
+    Raises:
+        PlanExhausted: it was released before.
+    """
+    size, roots = vault.unit.size, np.sqrt(NUMBER_SHARES)
+    total, count = vault.noisy_sum(run, NAME, vector, state)[0] * size / (FIT * roots)
+    present = unit_count(float(count), noise(vault, run, NAME) * size / (FIT * float(roots[1])), size)
+    return min(1.0, max(-1.0, float(total) / present))
 
 
 def value_of(vault: Vault, run: Run, problem: Problem, target: Target, behaviour: Policy | None) -> Scores:
@@ -236,7 +294,14 @@ def read(noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, popula
     )
     if number is not None:
         number = min(1.0, max(-1.0, float(number) / unit_count(float(count), deviations[1], population)))
-    return Scores(sums=sums, offsets=offsets, scales=scales, limits=limits(vector.problem, vector.spec), point=number)
+    return Scores(
+        sums=sums,
+        offsets=offsets,
+        scales=scales,
+        limits=limits(vector.problem, vector.spec),
+        point=number,
+        modelled=isinstance(vector.behaviour, Modelled),
+    )
 
 
 def extremes(spec: PublicSpec) -> tuple[float, float]:

@@ -227,6 +227,7 @@ def fit(plan: Selection, vault: Vault) -> Release[Choice]:
         for candidate, target in zip(plan.candidates, targets, strict=True)
     ]
     weighted = next((i for i, target in enumerate(targets) if not isinstance(target, Behaviour)), 0)
-    circumstances = (*described, *propensities(targets[weighted], behaviours[weighted]))
+    rests = propensities(targets[weighted], behaviours[weighted], logged=vault.spec.propensities)
+    circumstances = (*described, *rests)
     value = Choice(index=index, name=names[index], candidates=names)
     return vault.release(run, value, label=plan.label(circumstances))

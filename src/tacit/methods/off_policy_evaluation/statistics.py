@@ -93,7 +93,7 @@ class BellmanStatistics:
             if self.trace == "gtd":
                 result["phi"] = phi * np.sqrt(weight)[..., None]
         if self.trace != "gtd":
-            result["gram"] = _gram(weight, phi, self.features)
+            result["gram"] = gram_of(weight, phi, self.features)
         return {name: value.astype(np.float32) for name, value in result.items()}
 
 
@@ -172,7 +172,8 @@ def upper(matrices: np.ndarray) -> np.ndarray:
     return np.asarray(matrices[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0)))
 
 
-def _gram(weight: np.ndarray, phi: np.ndarray, features: Features) -> np.ndarray:
+def gram_of(weight: np.ndarray, phi: np.ndarray, features: Features) -> np.ndarray:
+    """sum_t v_t phi_t phi_t^T of each unit: its diagonal [U, n] (tabular), else its upper triangle (`upper`)."""
     if features.tabular:
         return np.asarray(np.einsum("ul,uln->un", weight, phi, dtype=np.float64))
     return upper(np.matmul((phi * weight[..., None]).transpose(0, 2, 1), phi.astype(np.float64)))
@@ -237,12 +238,12 @@ def nonnegative(values: Float64, noise: float) -> tuple[Float64, Float64]:
 
 
 def update(gram: Gram, covariance: Float64, x: np.ndarray, noise: float) -> tuple[Float64, Float64]:
-    """One round: the change of the parameters [n] and their covariance [n, n] after it.
+    """One round: the change of the parameters [n] or [n, k] and their covariance [n, n] after it.
 
     Args:
         gram: G.
-        covariance: of the parameters' error before.
-        x: [n], noisy G d.
+        covariance: of the parameters' error before, of each column.
+        x: [n] or [n, k], noisy G d.
         noise: standard deviation of the noise in each entry of x.
     """
     matrix = gram.matrix

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.data.spec import Discrete, Source
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Policy, Target, unknown_behaviour
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.vault import Vault
@@ -65,23 +65,26 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
     return checked
 
 
-def resolve_behaviour(policy: Target, behaviour: BehaviourPolicy | None, vault: Vault) -> Policy | None:
+def resolve_behaviour(
+    policy: Target, behaviour: BehaviourPolicy | None, vault: Vault, *, needed: bool = True
+) -> Policy | None:
     """The known behaviour policy, or None where the logged propensities (or none at all) are used.
 
+    Args:
+        policy: the evaluated policy.
+        behaviour: the known behaviour policy, if there is one.
+        vault: the records and their ledger.
+        needed: whether the method cannot do without the probabilities of the logged actions.
+
     Raises:
-        PlanError: there is neither a behaviour policy nor a column of propensities, or the behaviour policy's source is
-            missing: one that was fitted to the records must be a release of their ledger.
+        PlanError: they are needed, and there is neither a behaviour policy nor a column of propensities; or the
+            behaviour policy's source is missing: one that was fitted to the records must be a release of their ledger.
     """
     if isinstance(policy, Behaviour):
         return None
     if behaviour is None:
-        if not vault.spec.propensities:
-            raise PlanError(
-                "the behaviour policy is unknown",
-                where="off_policy_evaluation",
-                expected="records with propensities, or behaviour=BehaviourPolicy(...)",
-                remedy="log the probability of each action, or evaluate Behaviour() itself",
-            )
+        if needed and not vault.spec.propensities:
+            raise unknown_behaviour()
         return None
     if not isinstance(behaviour.policy, Release) and behaviour.source not in get_args(Source):
         raise PlanError(
@@ -135,8 +138,10 @@ def _plain(value: Any) -> object:
     return value if isinstance(value, str | int | float | bool | None) else type(value).__qualname__
 
 
-def words(policy: Target) -> str:
+def words(policy: Target | Release[Policy]) -> str:
     """The policy in a few words for a certificate."""
+    if isinstance(policy, Release):
+        return "a policy released under this ledger"
     if isinstance(policy, Behaviour):
         return "the policy that made the records"
     if isinstance(policy, Callable):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.policies import Acting, Float32, Policy, Value
+from tacit.agents.policy_files import FeedForward
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import PART as FISHER
@@ -68,6 +69,24 @@ class Learned:
             average: the averaged parameters.
         """
         return Acting(self.policy, self.average if average else self.last, greedy)
+
+    def predict(
+        self,
+        observation: NDArray[Any],
+        state: None = None,
+        episode_start: NDArray[Any] | None = None,
+        deterministic: bool = False,
+    ) -> tuple[NDArray[Any], None]:
+        """Act as a model of Stable-Baselines3 does, with the last parameters (see `Acting.predict`)."""
+        return self.actor().predict(observation, state, episode_start, deterministic)
+
+    def feed_forward(self) -> FeedForward:
+        """The layers of the last policy, for other readers of policies.
+
+        Raises:
+            PlanError: the actions are continuous, the network is no `Mlp`, or there are several replicates.
+        """
+        return FeedForward.of(self.policy, self.last)
 
     def replicate(self, r: int) -> Learned:
         """The policies of one replicate, with R = 1."""

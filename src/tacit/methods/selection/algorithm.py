@@ -142,6 +142,10 @@ class SelectionPlan:
         """The promise in plain words."""
         return plans.guarantee(self)
 
+    def _repr_html_(self) -> str:
+        """The promise in plain words, and the public parameters, for notebooks."""
+        return plans.in_html(self)
+
 
 def require_plans(candidates: Sequence[Any]) -> None:
     """Raise a PlanError unless these are plans that can be calibrated."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit import notebook
 from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.canonical import require_shape
@@ -273,6 +274,19 @@ class Certificate:
         value = private_key.sign(_SIGNED + bytes.fromhex(self.digest)).hex()
         return replace(self, signature=canonical.freeze({"algorithm": "Ed25519", "public_key": key, "value": value}))
 
+    def _repr_html_(self) -> str:
+        """What is promised, what is not, and on what that rests, for notebooks."""
+        unit = self.unit
+        rows = [
+            ("promise", self.sentence),
+            ("unit", f"{unit['name']} ({unit['relation']}, public population {unit['population']:,})"),
+            ("covered", list(self.covered)),
+            ("not covered", list(self.not_covered)),
+            ("not protected", list(self.not_protected)),
+            ("assumptions", list(self.assumptions)),
+        ]
+        return notebook.table(f"Certificate of {self.method}", rows)
+
     def to_markdown(self) -> str:
         """The certificate for people; a red banner comes first where nothing is promised."""
         return markdown(self.to_json())
@@ -346,3 +360,7 @@ class Release(Generic[Value]):
 
     def __repr__(self) -> str:
         return f"Release of {type(self.value).__name__}: {self.certificate.sentence}"
+
+    def _repr_html_(self) -> str:
+        """What it is, and its certificate, for notebooks; the value is not shown."""
+        return notebook.table(f"Release of {type(self.value).__name__}", ()) + self.certificate._repr_html_()

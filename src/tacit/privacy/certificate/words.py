@@ -124,6 +124,7 @@ _DECLARED: Mapping[str, Sequence[str]] = {
         "the user's .+ asks devices as tacit's own would: not checked",
         "the user's .+, with which people were served, keeps nothing of them",
         r"each \w+ counts as one .+: the records were imported without (unit )?ids",
+        "each .+ is one of a query's result: that the query mixes no two of them was not checked",
         "the records of all devices lie with one curator, who computes for them",
         "one device is one person; every device runs tacit's client app and keeps her ledger",
         "where the server adds the noise, it sees every device's answer and is trusted with it",
@@ -137,6 +138,7 @@ _DECLARED: Mapping[str, Sequence[str]] = {
         "candidate .+: .+",
         "the behaviour policy is .+, and made the records",
         "the logged propensities are the true probabilities of the logged actions",
+        "the records have no propensities: no ratios were used, and the value has no interval",
         "the features .+ were fixed without these records",
     ),
 }
@@ -153,6 +155,15 @@ def meetings(name: str) -> tuple[str, str]:
         f"when other people come and what they do depends on a {name} only through what was released",
         "the register of contributions was not rolled back together with the ledger and its lock",
     )
+
+
+def mixing(name: str) -> str:
+    """What is assumed of records that a query of the curator's made.
+
+    Args:
+        name: of the unit.
+    """
+    return f"each {name} is one of a query's result: that the query mixes no two of them was not checked"
 
 
 def plan_of(method: str, fields: Fields) -> Labelled | None:

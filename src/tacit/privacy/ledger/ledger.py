@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+from tacit import notebook
 from tacit.errors import LedgerError, PlanError
 from tacit.parameters import as_in_format_1
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder
@@ -53,6 +54,10 @@ class LedgerView:
     def plans(self) -> list[PlanSummary]:
         """One summary per plan that was reserved and not cancelled."""
         return self.state.summaries()
+
+    def _repr_html_(self) -> str:
+        """Unit, budget, charges and plans, for notebooks; no note."""
+        return _in_html(self)
 
     def verify(self) -> None:
         """Check chain and rules of the entries again (reading the file checked its integrity and triggers)."""
@@ -285,6 +290,10 @@ class Ledger:
         with self._held():
             return self._state.summaries()
 
+    def _repr_html_(self) -> str:
+        """Unit, budget, charges and plans, for notebooks; no note."""
+        return _in_html(self)
+
     def verify(self) -> None:
         """Read the file again and check everything: integrity, triggers, chain, sequence, filter, claims.
 
@@ -380,3 +389,19 @@ def _above(new: Charge, old: Charge) -> bool:
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _in_html(ledger: LedgerView | Ledger) -> str:
+    epsilon, delta = ledger.spent()
+    plans = [
+        f"{plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {plan.claimed:,} of {plan.steps:,} steps"
+        for plan in ledger.plans()
+    ]
+    rows = [
+        ("protects", f"{ledger.unit.words()} ({ledger.unit.relation}, public population {ledger.unit.size:,})"),
+        ("budget", f"({ledger.epsilon:g}, {ledger.delta:.3g})"),
+        ("spent", f"({epsilon:.6g}, {delta:.3g})"),
+        ("plans", plans or ["none"]),
+        *([] if ledger.void_reason is None else [("VOID", f"nothing is promised any more: {ledger.void_reason}")]),
+    ]
+    return notebook.table(f"Ledger of the dataset {ledger.dataset_id}", rows)

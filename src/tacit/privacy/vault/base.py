@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from tacit.errors import LedgerError, PlanError, PlanExhausted
 from tacit.privacy.accounting import bounds as accounting
@@ -19,6 +21,8 @@ from tacit.privacy.mechanisms.kinds import SUMS, part_of
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.isolation import IsolationChecks, Value
+from tacit.privacy.vault.selection import Selected
+from tacit.tracking import Tracker
 
 # A run: one plan that a ledger has admitted.
 
@@ -85,6 +89,7 @@ class BaseVault:
         simulated: whether no person is behind the records.
         kinds: the kinds of part that the vault's mechanisms serve.
         noise: a seeded source for tests only; it voids the ledgers.
+        tracker: is shown figures of every value that leaves a mechanism, and nothing else.
 
     Raises:
         LedgerError: several ledgers for records that are not simulated, or ledgers that differ in unit.
@@ -99,6 +104,7 @@ class BaseVault:
         simulated: bool,
         kinds: tuple[type[Part], ...],
         noise: SecretNoise | None,
+        tracker: Tracker | None = None,
     ) -> None:
         ledgers = (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
         if (
@@ -116,6 +122,7 @@ class BaseVault:
         self.simulated = simulated
         self._kinds = kinds
         self._noise = noise or SecretNoise()
+        self._tracker = tracker
         self._admitted: dict[tuple[str, str], Part] = {}
         self._claimed: dict[tuple[str, str], range] = {}
         self._named: set[tuple[str, str, str]] = set()
@@ -173,6 +180,9 @@ class BaseVault:
                 rdp = accounting.renyi(plans.event(plan), order=ledger.composition.order, relation=relation)
             ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
         self._admitted |= {(identity, part.name): part for part in parts}
+        if self._tracker is not None:
+            spent = dict(zip(("ledger/epsilon", "ledger/delta"), self.ledger.spent(), strict=True))
+            self._tracker.log(len(self.ledger.plans()), spent)
         return Run(plan, identity, bound)
 
     def _require_fit(self, plan: Plan) -> None:
@@ -250,6 +260,13 @@ class BaseVault:
                 held = self._claimed[run.plan_id, part.name]
                 self._claimed[run.plan_id, part.name] = range(step + 1, held.stop)
 
+    def _out(self, run: Run, part: str, value: Value) -> Value:
+        """A value that has left the mechanism of this part; the tracker is shown figures of it."""
+        if self._tracker is not None:
+            done = self.ledger.steps(run.plan_id, part) - self.steps_left(run, part)
+            self._tracker.log(done, figures(part, value))
+        return value
+
     def _remember(self, run: Run, names: Set[str], kind: str = CALLBACK) -> None:
         """Enter what is the user's own in the ledgers, so that the certificates of later processes name it too."""
         new = {name for name in names if (run.plan_id, kind, name) not in self._named}
@@ -268,6 +285,23 @@ class BaseVault:
 def refused(what: str, expected: str) -> LedgerError:
     """The error of a vault that would not keep its promise."""
     return LedgerError(what, where="Vault", expected=expected, remedy="open one vault over one dataset and its ledger")
+
+
+def figures(name: str, value: Any) -> dict[str, float]:
+    """What a tracker is shown of a released value.
+
+    Returns:
+        Of an array or tensor NAME/length (Euclidean, over all replicates) and NAME/largest (absolute); of prefixes
+        NAME/count (those that are not empty) and NAME/steps; of a selection NAME/candidate and NAME/score.
+    """
+    if isinstance(value, Selected):
+        return {f"{name}/candidate": float(value.candidate), f"{name}/score": value.score}
+    if isinstance(value, list):
+        steps = np.concatenate([prefixes.lengths for prefixes in value])
+        return {f"{name}/count": float((steps > 0).sum()), f"{name}/steps": float(steps.sum())}
+    host = value.detach().cpu().numpy() if hasattr(value, "detach") else value
+    numbers = np.abs(np.asarray(host, np.float64).reshape(-1))
+    return {f"{name}/length": float(np.linalg.norm(numbers)), f"{name}/largest": float(numbers.max(initial=0.0))}
 
 
 # From a plan, a ledger and a method's own words to a certificate.

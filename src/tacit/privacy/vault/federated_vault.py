@@ -23,6 +23,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import BaseVault, Run
 from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only
+from tacit.tracking import Tracker
 
 
 class FederatedVault(BaseVault):
@@ -32,6 +33,7 @@ class FederatedVault(BaseVault):
         devices: where the records are: `StackedDevices` in one process, or those of `tacit.federation`.
         ledger: the budget.
         noise: a seeded source for tests only; it voids the ledger.
+        tracker: is shown figures of what is released (`tacit.tracking`).
 
     Guarantee: whatever leaves through the mechanism under plans admitted by the ledger satisfies its (epsilon, delta)
     for its unit: one person, with her records and all that her device ever computed of them, against everybody whom
@@ -49,9 +51,11 @@ class FederatedVault(BaseVault):
         DataError: the records are in a vault already, or of more people than the population.
     """
 
-    def __init__(self, devices: Devices, ledger: Ledger, *, noise: SecretNoise | None = None) -> None:
+    def __init__(
+        self, devices: Devices, ledger: Ledger, *, noise: SecretNoise | None = None, tracker: Tracker | None = None
+    ) -> None:
         kinds = (PoissonSum, DeviceSum, LaplaceSum)
-        super().__init__((ledger,), simulated=devices.simulated, kinds=kinds, noise=noise)
+        super().__init__((ledger,), simulated=devices.simulated, kinds=kinds, noise=noise, tracker=tracker)
         self.spec = devices.spec
         self._key = devices.enter(self.unit.size)
         if isinstance(devices, StackedDevices) and devices.seeded:
@@ -95,7 +99,7 @@ class FederatedVault(BaseVault):
             _require_enough(spec, answer, size)
             return released(spec, answer.total, self.unit, self._noise)
 
-        return behind(part, step)[None]
+        return self._out(run, part, behind(part, step)[None])
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""

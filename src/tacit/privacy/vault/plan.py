@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar, cast
 
 from dp_accounting import DpEvent
 
+from tacit import notebook
 from tacit.data.spec import PublicSpec
 from tacit.errors import AccountingError, MechanismError, PlanError
 from tacit.privacy.accounting import bounds as accounting
@@ -64,6 +65,11 @@ class PrivatePlan:
         """The promise in plain words."""
         plan: Any = self
         return guarantee(plan)
+
+    def _repr_html_(self) -> str:
+        """The promise in plain words, and the public parameters, for notebooks."""
+        plan: Any = self
+        return in_html(plan)
 
 
 def event(plan: Plan) -> DpEvent:
@@ -158,6 +164,11 @@ def _is_plan(value: object) -> bool:
 def plan_id(plan: Plan) -> str:
     """A short identifier of everything in the plan (SHA-256 of its canonical JSON, 16 hex digits)."""
     return certificate_json.plan_id(plan.method, public_fields(plan))
+
+
+def in_html(plan: Plan) -> str:
+    """The promise of a plan in plain words, and its public parameters, for notebooks."""
+    return notebook.table(plan.method, [("promise", guarantee(plan))], more=public_fields(plan))
 
 
 def guarantee(plan: Plan) -> str:

@@ -69,6 +69,11 @@ class Reader:
         return len(self._offsets) - 1
 
     @property
+    def queried(self) -> bool:
+        """Whether a query made the records, of which nobody checked that it mixes no units."""
+        return self._data._records.queried
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of all columns of one row."""
         return sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in self._data._columns.values())
@@ -336,6 +341,11 @@ class Records:
     def unit_kind(self) -> str:
         """Where the units came from when the records were imported."""
         return self._data.unit_kind
+
+    @property
+    def queried(self) -> bool:
+        """Whether a query made the records, of which nobody checked that it mixes no units."""
+        return self._readers[0].queried
 
     def pieces(self, part: Sum, summary: Summary | None, width: int) -> Iterator[Columns]:
         """A fresh sample for every replicate, some units at a time: their rows, or what the summary made of them.

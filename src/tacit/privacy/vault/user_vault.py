@@ -35,6 +35,7 @@ from tacit.privacy.noise.lattice import rounded
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.vault.base import BaseVault, Run, refused
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only, require_pure_form
+from tacit.tracking import Tracker
 
 # Who is enrolled online, and what they are served with: what a `UserVault` asks of both.
 
@@ -190,6 +191,7 @@ class UserVault(BaseVault):
         register: who contributed to which plan how often. It outlives the process, its key lies outside the ledger's
             folder, and the ledger refuses one that is older than the newest it has seen.
         noise: a seeded source for tests only; it voids the ledgers.
+        tracker: is shown figures of what is released (`tacit.tracking`).
 
     Guarantee: whatever leaves through the mechanism under plans admitted by a ledger satisfies that ledger's
     (epsilon, delta) for its unit: one person, with all that happened in the rounds where the register let them
@@ -219,11 +221,13 @@ class UserVault(BaseVault):
         register: Register,
         *,
         noise: SecretNoise | None = None,
+        tracker: Tracker | None = None,
     ) -> None:
         missing = [name for name in ("spec", "simulated", "replicates", "arrive", "serve") if not hasattr(users, name)]
         if missing:
             raise refused(f"the users have no {', '.join(missing)}", "what privacy.users.Users lists")
-        super().__init__(ledger, simulated=users.simulated, kinds=(UserSum, PoissonSum), noise=noise)
+        kinds = (UserSum, PoissonSum)
+        super().__init__(ledger, simulated=users.simulated, kinds=kinds, noise=noise, tracker=tracker)
         if users.replicates != len(self.ledgers):
             raise refused(f"{len(self.ledgers)} ledger(s) for {users.replicates} population(s)", "one ledger each")
         for replicate_ledger in self.ledgers:
@@ -319,7 +323,7 @@ class UserVault(BaseVault):
         assert spec.noise_multiplier is not None
         scale = spec.noise_multiplier * spec.clip_norm
         noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
-        return rounded(behind(part, step), noise, scale) / spec.expected(self.unit)
+        return self._out(run, part, rounded(behind(part, step), noise, scale) / spec.expected(self.unit))
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""

@@ -26,6 +26,7 @@ import numpy as np
 from tacit.data.trajectories import Trajectories
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import mixing
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms import marginals
@@ -53,6 +54,7 @@ from tacit.privacy.vault.isolation import (
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
 from tacit.privacy.vault.selection import Attempt, Judge, Selected
+from tacit.tracking import Tracker
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -111,6 +113,7 @@ class Vault(BaseVault):
         experts: the policies of the units, in the order in which these appear in the records, if there are any that can
             be asked (`AboveThreshold` with the source "logs"); they are as private as the records.
         noise: a seeded source for tests only; it voids the ledgers.
+        tracker: is shown figures of what is released (`tacit.tracking`); runs within a selection are not tracked.
 
     Guarantee: whatever leaves through the mechanisms under plans admitted by a ledger satisfies that ledger's
     (epsilon, delta) for its unit, under the assumptions that every certificate prints.
@@ -127,9 +130,10 @@ class Vault(BaseVault):
         *,
         experts: Experts | None = None,
         noise: SecretNoise | None = None,
+        tracker: Tracker | None = None,
     ) -> None:
         kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
-        super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise)
+        super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise, tracker=tracker)
         self.spec = data.spec
         keys = [ledger.dataset_id for ledger in self.ledgers]
         self._records = Records(data, experts, unit=self.unit, keys=keys, noise=self._noise)
@@ -172,7 +176,7 @@ class Vault(BaseVault):
             return sums
 
         noisy = add_noise(behind(part, step), _sigma(spec) * spec.clip_norm, self._noise)
-        return noisy / spec.expected(self.unit)
+        return self._out(run, part, noisy / spec.expected(self.unit))
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
         """One noisy mean of clipped per-unit gradients, shape [R, P], float32: one model a replicate.
@@ -223,7 +227,7 @@ class Vault(BaseVault):
 
         sigma = _sigma(spec) * spec.clip_norm
         means = [total.noisy_mean(sigma, divisor, self._noise) for total in behind(part, step)]
-        return torch.stack(means) if len(means) > 1 else means[0][None]
+        return self._out(run, part, torch.stack(means) if len(means) > 1 else means[0][None])
 
     def noisy_marginals(self, run: Run, part: str, query: Query) -> np.ndarray:
         """The noisy answer to one query about marginals; what is asked next may depend on it.
@@ -239,7 +243,8 @@ class Vault(BaseVault):
         marginals.require(spec, query)
         with self._lock:
             self._take(run, spec, query.quanta)
-            return behind(part, lambda: self._records.cells(spec).answer(spec, query, self._noise))
+            answer = behind(part, lambda: self._records.cells(spec).answer(spec, query, self._noise))
+        return self._out(run, part, answer)
 
     def teacher_votes(
         self, run: Run, part: str, encode: Contribution | Tally, generated: Tensor, *, against: Tensor | None = None
@@ -279,7 +284,8 @@ class Vault(BaseVault):
                     self._teachers[key] = teachers.Teachers(spec, vectors, self._noise)
                 return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
 
-            return behind(part, step)
+            votes = behind(part, step)
+        return self._out(run, part, votes)
 
     def above_threshold(
         self, run: Run, part: str, *, clone: Clone | None = None, world: World | None = None
@@ -330,7 +336,7 @@ class Vault(BaseVault):
                 released.append(Prefixes.of(drawn, stable_lengths(spec, experts, drawn, self._noise, usable)))
             return released
 
-        return behind(part, step)
+        return self._out(run, part, behind(part, step))
 
     def release_once(self, run: Run, part: str) -> np.ndarray:
         """One mechanism of `tacit.privacy.mechanisms` over all units, shape [R, ...].
@@ -362,7 +368,7 @@ class Vault(BaseVault):
                 values.append(mechanism.release(chunks, self._noise, self.unit))
             return np.stack(values)
 
-        return behind(part, step)
+        return self._out(run, part, behind(part, step))
 
     def select(self, run: Run, part: str, attempt: Attempt, judge: Judge) -> Selected:
         """The best of a secret number of runs of candidate plans; nothing of the others leaves.
@@ -388,14 +394,16 @@ class Vault(BaseVault):
         self._take(run, spec)
         best = behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
         self._remember(run, self._checks.foreign)  # what the runs met behind their own mechanisms
-        return best
+        return self._out(run, part, best)
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
         import_assumption = f"each {kind} counts as one {name}: the records were imported without unit ids"
-        untried = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
-        return self._certified(run, value, label, [*untried, *(() if kind in ("id", name) else (import_assumption,))])
+        assumptions = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
+        assumptions += [] if kind in ("id", name) else [import_assumption]
+        assumptions += [mixing(name)] if self._records.queried else []
+        return self._certified(run, value, label, assumptions)
 
     def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
         """The curator's own look at the records: entered in the ledger, never part of a release.

@@ -1,0 +1,112 @@
+"""Table I in the mazes with agents whose ceiling is high: every row alike, both epsilons, rows never seen before.
+
+    python -m experiments.table1_mazes                     # all cells, data set by data set; resumable
+    python -m experiments.table1_mazes --domains umaze     # a part
+    python -m experiments.check table1_mazes
+
+The agents' settings were chosen on real rows of public mazes (`experiments.tune_agents`): they suit no method's rows.
+Five data sets, each with private rows, networks, noise, one agent of a kind and starts of its own. `raked` has the
+histograms for points in a plane, `raked_of` those of any task; AIM's workload is all sets of three columns;
+`noise_only` is tacit on a vault of one row. Unit: one transition; delta a tenth of one over the population. Policies
+that learn nothing stand in `experiments.table1_trivial`, from the same starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from experiments import synthesis_fits as fits
+from experiments import synthesis_returns as returns
+from experiments import table1_trivial
+from experiments.check import Figure
+from experiments.store import Store
+from experiments.synthesis_agents import LONG
+from experiments.synthesis_returns import Cell, configuration
+from tacit.evaluation.statistics import iqm
+
+__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
+
+NAME, DOMAINS, SEEDS, EPSILONS = "table1_mazes", ("umaze", "medium", "large"), (10, 11, 12, 13, 14), (10.0, 1.0)
+WAYS = ("real", "raked", "mst", "aim_3", "privsyn", "pate_gan", "raked_of", "noise_only")
+
+
+def store(path: Path | None = None) -> Store:
+    """The result file."""
+    return returns.store(NAME, path=path)
+
+
+def agents_of(domain: str) -> tuple[str, ...]:
+    """EDAC costs as much as the two others: it learns in the smallest maze alone."""
+    return LONG if domain == "umaze" else LONG[:2]
+
+
+def cells(domains: Sequence[str] = DOMAINS) -> list[Cell]:
+    """All of them, a data set of every maze after the other."""
+    return [
+        cell
+        for seed in SEEDS
+        for domain in domains
+        for cell in returns.cells(domain, agents_of(domain), WAYS, EPSILONS, [seed])
+    ]
+
+
+def last(domain: str, epsilon: float) -> bool:
+    """What is cut first if the hours do not suffice: large at epsilon 10."""
+    return (domain, epsilon) == ("large", 10.0)
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    return [cell.key for cell in sorted(cells(), key=lambda cell: last(cell.domain, cell.epsilon))]
+
+
+def run_row(key: str, results: Store) -> None:
+    """One cell, at full size."""
+    returns.fill(results, [Cell.of(key)], fits.FULL)
+
+
+def column(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
+    """Returns of all data sets.
+
+    Raises:
+        LookupError: a cell is missing or has another configuration.
+    """
+    return returns.column(results, returns.cells(domain, (agent,), (way,), (epsilon,), SEEDS))
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: whether real rows clear the straight run, without which no row says anything."""
+    return ceilings("rows", lambda domain, agent: column(store(), domain, agent, "real", 0.0))
+
+
+def ceilings(kind: str, real: Callable[[str, str], np.ndarray]) -> list[Figure]:
+    """For every maze and agent what real data return less the straight run, from the same starts."""
+    control, found = table1_trivial.store(), []
+    for domain in DOMAINS:
+        straight = iqm(table1_trivial.returns(control, domain, "straight", SEEDS))
+        for agent in agents_of(domain):
+            words = f"{domain}, {agent}: return of real {kind} less that of the straight run"
+            found.append(Figure(words, iqm(real(domain, agent)) - straight, 0.0))
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing: the agents of one kind, maze and data set in one stack."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--domains", nargs="+", choices=DOMAINS, default=DOMAINS)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    wanted, scale = cells(options.domains), fits.QUICK if options.quick else fits.FULL
+    wanted = [cell for cell in wanted if cell.seed == SEEDS[0]] if options.quick else wanted
+    returns.fill(returns.store(NAME, quick=options.quick), wanted, scale)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,173 @@
+"""`tacit data import`: files, folders, queries and datasets become tacit's own format."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit import plain_files
+from tacit.cli.console import complain, progress, say
+from tacit.cli.declarations import DataImport
+from tacit.cli.options import Missing, meaningless, refused, require_given
+from tacit.cli.options import named as in_words
+from tacit.data import spec_files
+from tacit.data.sources import databases, lake
+from tacit.data.sources.files import Fields, described_spec
+from tacit.data.sources.sorting import Wanted, read
+from tacit.data.sources.tables import parquet_description
+from tacit.data.spec import PublicSpec, Space
+from tacit.data.trajectories import Trajectories
+from tacit.errors import FileError
+
+_READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
+_SORTED = ("time", "next", "where", "qualify", "reward", "action", "column")
+"""Options of tables whose rows are sorted, or computed with."""
+_TABLE = ("fields", "episode", "propensity")
+_KINDS = {
+    "csv": ("tables", _TABLE),
+    "parquet": ("tables", _TABLE),
+    "table": ("tables", (*_TABLE, *_SORTED, "sql", "database")),
+    "npz": (".npz", ("episode",)),
+    "d4rl": (".hdf5", ("chunk", "horizon")),
+    "minari": ("Minari", ("reward_bounds", "propensity", "minari_root", "observation")),
+}
+"""Kind -> what its files are called, and which options it has beside those of all."""
+
+
+def import_(command: DataImport) -> None:
+    """Read records into tacit's own format.
+
+    Raises:
+        DataError: the records break a rule (the message names file and row, never a value).
+        PlanError: an option has no meaning for these files.
+        FileError: a file is missing or damaged, or the folder exists.
+    """
+    kind = _kind(command)
+    named, allowed = _KINDS[kind]
+    for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
+        if getattr(command, option) is not None and option not in allowed:
+            takers = " and ".join(dict.fromkeys(kind for kind, taken in _KINDS.values() if option in taken))
+            words = in_words("from" if option == "database" else option)
+            raise meaningless("data import", words, f"no {words} for {named}: it is for {takers}")
+    require_given("data import", missing(command))
+    spec = None if command.spec is None else spec_files.read(command.spec)
+    if spec is None and kind in ("parquet", "table"):
+        spec = described_spec(command.files)
+    options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
+    with progress("Reading and checking the records"):
+        if kind == "minari":
+            options |= {"reward": command.reward_bounds, "propensity": command.propensity, "root": command.minari_root}
+            data = Trajectories.from_minari(command.files[0], spec=spec, observation=command.observation, **options)
+            if not data.spec.propensities:
+                _warn_of_propensities(command)
+        else:
+            assert spec is not None
+            _import_files(command, kind, spec, options)
+    what = "simulated records" if command.simulated else "the private records: keep it where they may be"
+    say(f"Wrote {command.out} ({what}).")
+    if command.sql is not None and not command.simulated:
+        say("Certificates will say that nobody checked whether the query mixes units.")
+
+
+def _kind(command: DataImport) -> str:
+    """Which of `_KINDS` is read."""
+    if command.sql is not None or command.database is not None:
+        if command.sql is None or command.database is None or command.files:
+            expected = "--sql QUERY --from ADDRESS, or files"
+            raise refused("data import", "a query and its database come together", expected, "correct the command")
+        return "table"
+    kinds = {_kind_of(name) for name in command.files}
+    tables = bool(kinds) and kinds <= {"csv", "parquet", "table"}
+    if tables and ("table" in kinds or any(getattr(command, name) is not None for name in _SORTED)):
+        return "table"
+    if len(kinds) != 1 or (kinds & {"minari", "d4rl"} and len(command.files) != 1):
+        raise FileError(
+            "the files are of several kinds, or there is none" if len(kinds) != 1 else "there are several datasets",
+            where="data import",
+            expected="tables or .npz files of one kind, one .hdf5 file, a query, or the id of one Minari dataset",
+            remedy="import one kind at a time",
+        )
+    return kinds.pop()
+
+
+def _kind_of(name: str) -> str:
+    path = Path(name)
+    if path.suffix.lower() in _READERS and not glob.has_magic(name) and not path.is_dir():
+        return _READERS[path.suffix.lower()]
+    known = any(map(lake.kind_of, path.rglob("*"))) if path.is_dir() else glob.has_magic(name) or lake.kind_of(path)
+    return "table" if known else "minari"
+
+
+def missing(command: DataImport) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    kinds = {_kind_of(name) for name in command.files}
+    if command.spec is not None or kinds == {"minari"} or (kinds == {"parquet"} and all(map(_has_spec, command.files))):
+        return []
+    expected = "a TOML or JSON file of public bounds (`tacit spec init` writes a template)"
+    return [Missing("--spec", expected, "declare bounds that are known without the data")]
+
+
+def _has_spec(name: str) -> bool:
+    """Whether a table has its public bounds in it, as tacit's own Parquet files do."""
+    return plain_files.plain(Path(name)) and "spec" in parquet_description(Path(name))
+
+
+def _warn_of_propensities(command: DataImport) -> None:
+    from tacit.data.sources.minari import overlooked
+
+    key = overlooked(command.files[0], command.minari_root)
+    if key is not None:
+        complain(f"The infos have {key!r}, which was not imported: give --propensity {key} to evaluate other policies.")
+
+
+def _import_files(command: DataImport, kind: str, spec: PublicSpec, options: dict[str, Any]) -> None:
+    if kind == "d4rl":
+        Trajectories.from_d4rl(command.files[0], chunk=command.chunk, horizon=command.horizon, spec=spec, **options)
+        return
+    if kind == "npz":
+        Trajectories.from_npz(command.files, episode=command.episode, spec=spec, **options)
+        return
+    fields = Fields.named(spec, command.fields or ())
+    if command.propensity is not None:
+        fields = dataclasses.replace(fields, propensity=command.propensity)
+    if kind == "table":
+        _import_table(command, spec, fields)
+        return
+    reader = Trajectories.from_csv if kind == "csv" else Trajectories.from_parquet
+    reader(command.files, fields=fields, episode=command.episode, spec=spec, **options)
+
+
+def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None:
+    wanted = Wanted(
+        unit=command.unit,
+        episode=command.episode,
+        time=command.time,
+        next=None if command.next is None else "drop" if command.next else "keep",
+        where=command.where,
+        qualify=command.qualify,
+        reward=command.reward,
+        actions=_named(command.action, "action", spec.action, spec.names("actions")),
+        columns=_named(command.column, "column", spec.observation, spec.names("observations")),
+        fields=fields,
+    )
+    if command.sql is not None and command.database is not None:
+        table = databases.table_of(command.sql, command.database)
+    else:
+        table = lake.table_of(command.files)
+    read(table, wanted, spec, simulated=command.simulated, store=command.out)
+
+
+def _named(given: Sequence[str] | None, option: str, space: Space, names: Sequence[str]) -> dict[str, str]:
+    """Expressions by the names of columns: of "NAME=EXPRESSION" where it begins with one, else of the only column."""
+    known = {column.name for column in space.columns or ()} or set(names)
+    made: dict[str, str] = {}
+    for words in given or ():
+        name, equals, text = words.partition("=")
+        name, text = (name.strip(), text) if equals and name.strip() in known else ("", words)
+        if name in made:
+            raise refused("data import", f"--{option} names a column twice", "one expression for each", "leave one out")
+        made[name] = text
+    return made

@@ -1,0 +1,392 @@
+"""Synthetic and simulated sets in the forms that other tools read, each row with its own next observation.
+
+    to_arrow, to_pandas        named columns: observations, actions, reward, next observations, termination, truncation
+    to_parquet, to_csv         the same as a file, Parquet with its description in the file's metadata
+    to_npz                     the arrays of `Trajectories.from_arrays`
+    to_d3rlpy, to_torchrl      datasets of these libraries
+    to_minari                  a Minari dataset of real chains of rows
+
+Rows of trajectories have `episode` and `step`, which count from 0; `unit` stands beside them where a unit owns several
+episodes. Labels are written as they are declared, and a missing cell as a null.
+
+These functions are methods of `Trajectories`. All of them refuse records that are neither simulated nor released, whose
+rows no file for others may hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacit.data.columns import parts_of
+from tacit.data.sources.files import Fields
+from tacit.data.sources.tables import KEY
+from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.data.store import Array, Records, ends_of
+from tacit.errors import DataError
+from tacit.plain_files import new
+
+FORMAT = {"format": "tacit.rows", "version": 1}
+GROUP = 2**20
+"""Rows of a row group of a Parquet file."""
+SINGLE = 10_000
+"""Rows that nothing follows, at most, of a Minari dataset that is not packed: each takes 3 ms and 13 kB."""
+
+
+class Trajectories(Protocol):
+    """What is needed of `tacit.data.trajectories.Trajectories`."""
+
+    spec: PublicSpec
+    simulated: bool
+    _records: Records
+
+
+def to_arrow(data: Trajectories, *, certificate: Mapping[str, Any] | None = None) -> Any:
+    """The rows as a `pyarrow.Table` of named columns, its description as JSON under "tacit" in the schema's metadata.
+
+    Args:
+        data: simulated or synthetic rows.
+        certificate: JSON values of the certificate, for the description.
+
+    Raises:
+        DataError: the records are neither simulated nor released, or the certificate is not of JSON values.
+    """
+    records = _shown(data, "to_arrow")
+    return _table(records, data, slice(0, len(records.order)), _described(data, certificate, "to_arrow"))
+
+
+def to_pandas(data: Trajectories) -> Any:
+    """The rows as a `pandas.DataFrame` of named columns, labels as categories.
+
+    A column of whole numbers in which cells are missing has floating-point numbers and NaN, as pandas has it.
+
+    Args:
+        data: simulated or synthetic rows.
+
+    Raises:
+        DataError: the records are neither simulated nor released.
+    """
+    return to_arrow(data).to_pandas()
+
+
+def to_parquet(
+    data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
+) -> None:
+    """Writes the table of `to_arrow` as a Parquet file; `Trajectories.from_parquet` reads it without a spec.
+
+    Args:
+        data: simulated or synthetic rows.
+        path: a name that is still free.
+        certificate: JSON values of the certificate, for the file's metadata.
+
+    Raises:
+        DataError: as of `to_arrow`.
+        FileError: the file exists already or cannot be written.
+    """
+    from pyarrow import parquet
+
+    records, described = _shown(data, "to_parquet"), _described(data, certificate, "to_parquet")
+    tables = (_table(records, data, rows, described) for rows in _groups(records))
+    with new(Path(path)) as partial:
+        first = next(tables)
+        few = [field.name for field in first.schema if not _is_float(field.type)]
+        with parquet.ParquetWriter(partial, first.schema, compression="zstd", use_dictionary=few) as writer:
+            writer.write_table(first)
+            for table in tables:
+                writer.write_table(table)
+
+
+def to_csv(data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None) -> None:
+    """Writes the table of `to_arrow` as a CSV file with a header, and its description beside it, as PATH.json.
+
+    Args:
+        data: simulated or synthetic rows.
+        path: a name that is still free, as is that of the description.
+        certificate: JSON values of the certificate, for the description.
+
+    Raises:
+        DataError: as of `to_arrow`.
+        FileError: a file exists already or cannot be written.
+    """
+    from pyarrow import csv
+
+    path = Path(path)
+    records, described = _shown(data, "to_csv"), _described(data, certificate, "to_csv")
+    with new(path.with_name(f"{path.name}.json")) as note, new(path) as partial:
+        note.write_text(described, encoding="utf-8")
+        tables = (_decoded(_table(records, data, rows, described)) for rows in _groups(records))
+        first = next(tables)
+        with csv.CSVWriter(partial, first.schema) as writer:
+            writer.write_table(first)
+            for table in tables:
+                writer.write_table(table)
+
+
+def to_npz(data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None) -> None:
+    """Writes the arrays of `Trajectories.from_arrays`, `episode` and `unit` as codes, and the description as `tacit`.
+
+    Args:
+        data: simulated or synthetic rows.
+        path: a name that is still free.
+        certificate: JSON values of the certificate, for the description.
+
+    Raises:
+        DataError: as of `to_arrow`.
+        FileError: the file exists already or cannot be written.
+    """
+    records, described = _shown(data, "to_npz"), _described(data, certificate, "to_npz")
+    arrays: dict[str, Any] = {**records.columns, KEY: np.array(described), "unit": records.owners}
+    arrays["episode"] = records.episodes_of(slice(0, len(records.order)))
+    with new(Path(path)) as partial, open(partial, "xb") as file:
+        np.savez(file, **arrays)
+
+
+def to_d3rlpy(data: Trajectories) -> Any:
+    """The rows as a d3rlpy `MDPDataset`, each chain of rows as one episode.
+
+    A chain that does not terminate ends with a row more, with its last next observation, at which d3rlpy's time-out
+    stands: of two rows [s, s'] it reads the one transition (s, a, r, s'). Action and reward of such a row are 0 and
+    belong to no transition. d3rlpy keeps no next observation of a row that terminates: it reads zeros, which count for
+    nothing.
+
+    Args:
+        data: simulated or synthetic rows.
+
+    Raises:
+        DataError: the records are neither simulated nor released.
+        ModuleNotFoundError: d3rlpy is not installed.
+    """
+    records, action = _shown(data, "to_d3rlpy"), data.spec.action
+    from d3rlpy.constants import ActionSpace
+    from d3rlpy.dataset import MDPDataset
+
+    columns = records.columns
+    last = ends_of(records) & ~columns["terminations"]
+    place = np.arange(len(last)) + np.cumsum(last) - last
+    rows = len(last) + int(last.sum())
+    observations = _spread(columns["observations"], place, rows)
+    observations[place[last] + 1] = _wide(columns["next_observations"])[last]
+    timeouts = np.zeros(rows, np.float32)
+    timeouts[place[last] + 1] = 1
+    discrete = isinstance(action, Discrete)
+    return MDPDataset(
+        observations.astype(np.float32),
+        _spread(columns["actions"], place, rows),
+        _spread(columns["rewards"], place, rows),
+        _spread(columns["terminations"], place, rows)[:, 0].astype(np.float32),
+        timeouts,
+        action_space=ActionSpace.DISCRETE if discrete else ActionSpace.CONTINUOUS,
+        action_size=action.n if isinstance(action, Discrete) else action.size,
+    )
+
+
+def to_torchrl(data: Trajectories) -> Any:
+    """The rows as a `tensordict.TensorDict` of batch size [T], as TorchRL's replay buffers and losses take them.
+
+    `observation` [T, d] and `action` [T, k] float32, or [T] int64 of a discrete space; `episode` [T] int64, a chain of
+    rows each; under `next`, `observation`, `reward` [T, 1] float32, and `terminated`, `truncated` and `done` [T, 1]
+    bool. The last row of a chain is truncated unless it terminates, and done means either.
+
+    Args:
+        data: simulated or synthetic rows.
+
+    Raises:
+        DataError: the records are neither simulated nor released.
+        ModuleNotFoundError: tensordict is not installed.
+    """
+    records = _shown(data, "to_torchrl")
+    import torch
+    from tensordict import TensorDict
+
+    columns, last = records.columns, ends_of(records)
+    terminated = np.asarray(columns["terminations"])
+    following = {
+        "observation": columns["next_observations"],
+        "reward": columns["rewards"][:, None],
+        "terminated": terminated[:, None],
+        "truncated": (last & ~terminated)[:, None],
+        "done": last[:, None],
+    }
+    fields = {
+        "observation": columns["observations"],
+        "action": columns["actions"],
+        "episode": np.cumsum(last) - last,
+        "next": {name: torch.tensor(array) for name, array in following.items()},
+    }
+    tensors = {name: torch.tensor(array) if name != "next" else array for name, array in fields.items()}
+    return TensorDict(tensors, batch_size=[len(last)])
+
+
+def to_minari(
+    data: Trajectories,
+    dataset_id: str,
+    *,
+    certificate: Mapping[str, Any] | None = None,
+    description: str | None = None,
+    packed: bool = False,
+    root: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Writes a Minari dataset (HDF5), each chain of rows as one episode: `tacit.data.sources.minari_writer` says how.
+
+    Args:
+        data: simulated or synthetic rows.
+        dataset_id: `name-v0` or `namespace/name-v0`; nothing of this id may exist yet.
+        certificate: JSON values of the certificate, stored in the metadata of the dataset.
+        description: what the dataset is, stored likewise.
+        packed: put rows that do not follow one another into common episodes, whose `observations[1:]` are other rows'.
+        root: folder of the datasets; None follows `MINARI_DATASETS_PATH`, as Minari does.
+
+    Returns:
+        The folder of the dataset.
+
+    Raises:
+        DataError: the records are neither simulated nor released, or more rows than Minari can hold as episodes do not
+            follow one another.
+        FileError: the id exists already or leads out of the folder, or the folder cannot be written.
+    """
+    from tacit.data.sources import minari_writer
+
+    records = _shown(data, "to_minari")
+    if certificate is not None:
+        certificate = _json(certificate, "to_minari")
+    ends = None if packed else _chained(records)
+    return minari_writer.write(
+        records, data.spec, dataset_id, ends=ends, certificate=certificate, description=description, root=root
+    )
+
+
+def require_few(rows: int, where: str) -> None:
+    """Refuse more rows that nothing follows than a Minari dataset holds as episodes.
+
+    Raises:
+        DataError: there are more than `SINGLE`.
+    """
+    if rows > SINGLE:
+        raise DataError(
+            f"the rows do not follow one another, and Minari would need {rows:,} episodes for them",
+            where=where,
+            expected=f"at most {SINGLE:,} such episodes",
+            remedy="write a Parquet file, which has no such limit and is read by every tool",
+        )
+
+
+def _chained(records: Records) -> Array:
+    """Where the chains of the rows end; whole episodes may be as many as they are.
+
+    Raises:
+        DataError: as of `require_few`.
+    """
+    ends = ends_of(records)
+    chains = int(ends.sum())
+    if chains == len(ends) or chains > len(records.episodes) - 1:
+        require_few(chains, "Trajectories.to_minari")
+    return ends
+
+
+def _shown(data: Trajectories, method: str) -> Records:
+    """The records of a set that others may see.
+
+    Raises:
+        DataError: they are neither simulated nor released.
+    """
+    if data.simulated:
+        return data._records
+    raise DataError(
+        "real records cannot be written as a dataset for others",
+        where=f"Trajectories.{method}",
+        expected="a set that is simulated or came out of a vault",
+        remedy="synthesize a dataset and write that, or use save(folder) for the private records",
+    )
+
+
+def _described(data: Trajectories, certificate: Mapping[str, Any] | None, method: str) -> str:
+    """What a file says of its rows, as JSON."""
+    owned = {"owner": data._records.owner, "unit": data._records.unit}
+    promised = {} if certificate is None else {"certificate": _json(certificate, method)}
+    return json.dumps({**FORMAT, "simulated": True, **owned, "spec": data.spec.to_json(), **promised})
+
+
+def _json(certificate: Mapping[str, Any], method: str) -> Mapping[str, Any]:
+    try:
+        values: Mapping[str, Any] = json.loads(json.dumps(dict(certificate), allow_nan=False))
+        return values
+    except (TypeError, ValueError):
+        pass
+    raise DataError(
+        "the certificate is not of JSON values",
+        where=f"Trajectories.{method}",
+        expected="the mapping that Certificate.to_json gives",
+        remedy="pass certificate.to_json()",
+    )
+
+
+def _groups(records: Records) -> Iterator[slice]:
+    rows = len(records.order)
+    return (slice(start, min(start + GROUP, rows)) for start in range(0, rows, GROUP))
+
+
+def _table(records: Records, data: Trajectories, rows: slice, described: str) -> Any:
+    """Some of the rows as a table."""
+    import pyarrow as pa
+
+    arrays: dict[str, Any] = {}
+    if records.owner != "transition":
+        episode = records.episodes_of(rows)
+        arrays |= {"episode": episode, "step": np.arange(rows.start, rows.stop) - records.episodes[episode]}
+    if len(records.offsets) < len(records.episodes):
+        arrays["unit"] = records.owners[rows]
+    for field, names in Fields.of(data.spec).columns().items():
+        if field in records.columns:
+            cells = _cells(data.spec.spaces.get(field), np.asarray(records.columns[field][rows]))
+            arrays |= zip(names, cells, strict=True)
+    return pa.table(arrays).replace_schema_metadata({KEY: described})
+
+
+def _cells(space: Space | None, numbers: Array) -> list[Any]:
+    """The columns of a field, as Arrow arrays with labels and nulls."""
+    import pyarrow as pa
+
+    wide = _wide(numbers)
+    if space is None or space.columns is None:
+        return [pa.array(column) for column in np.ascontiguousarray(wide.T)]
+    arrays = []
+    for column, part, absent in parts_of(space.columns, wide):
+        if column.kind == "category":
+            codes = pa.array(column.codes(part).astype(np.int32), mask=absent)
+            arrays.append(pa.DictionaryArray.from_arrays(codes, pa.array(column.labels)))
+        else:
+            cells = column.codes(part) if column.kind == "integer" else part
+            arrays.append(pa.array(cells, mask=absent))
+    return arrays
+
+
+def _decoded(table: Any) -> Any:
+    """The table with its labels as texts."""
+    import pyarrow as pa
+
+    plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in table.schema]
+    return table.cast(pa.schema(plain))
+
+
+def _is_float(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_floating(kind))
+
+
+def _wide(column: Array) -> Array:
+    """A column [T] or [T, d] as [T, d]."""
+    return np.asarray(column).reshape(len(column), -1)
+
+
+def _spread(column: Array, place: Array, rows: int) -> Array:
+    """Its rows [T, d] at their places among zeros, [rows, d]."""
+    wide = _wide(column)
+    spread = np.zeros((rows, wide.shape[1]), wide.dtype)
+    spread[place] = wide
+    return spread

@@ -1,0 +1,280 @@
+"""The result of a query as a table: SQLite, PostgreSQL and DuckDB, each over a connection that only reads.
+
+A password never stands in an address: PostgreSQL takes it from PGPASSWORD, PGPASSFILE or ~/.pgpass, as its own clients
+do. What a database says of an error may quote a cell, so that nobody sees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tacit.data.sources.lake import Table, naive, plain_kind, quietly
+from tacit.data.store import CHUNK
+from tacit.errors import DataError, FileError, TacitError
+from tacit.plain_files import plain
+
+ROWS = 16_384
+"""That are fetched at a time."""
+SCHEMES = ("postgresql", "sqlite", "duckdb")
+_REMEDY = "check the query and the address in the database's own client"
+
+
+def table_of(query: str, address: str) -> Table:
+    """The rows that one query gives.
+
+    Args:
+        query: one statement that reads; it runs on a connection that cannot write.
+        address: `postgresql://USER@HOST:PORT/DATABASE`, `sqlite:FILE` or `duckdb:FILE`.
+
+    Raises:
+        DataError: the query writes, is no single one, or fails.
+        FileError: there is no such database, the address holds a password, or nobody answers.
+    """
+    scheme, _, rest = address.partition(":")
+    if scheme == "postgres":
+        scheme = "postgresql"
+    if scheme not in SCHEMES or not rest:
+        raise FileError(
+            "the address is of no kind that is read",
+            where="--from",
+            expected="postgresql://USER@HOST/DATABASE, sqlite:FILE or duckdb:FILE",
+            remedy="write it so, without a password",
+        )
+    if scheme == "postgresql":
+        _refuse_password(address)
+        return _postgresql(query, address)
+    path = Path(unquote(rest.removeprefix("//")))
+    if not plain(path):
+        raise FileError("there is no such file", where=str(path), expected="a database", remedy="check the path")
+    return (_sqlite if scheme == "sqlite" else _duckdb)(query, path)
+
+
+def _refuse_password(address: str) -> None:
+    try:
+        parts = urlsplit(address)
+        secret = parts.password is not None or any("pass" in key.lower() for key, _ in parse_qsl(parts.query))
+    except ValueError:
+        secret = True
+    if secret:
+        raise FileError(
+            "the address holds a password, or cannot be read",
+            where="--from",
+            expected="postgresql://USER@HOST:PORT/DATABASE, and the password in the environment",
+            remedy="set PGPASSWORD, or keep it in ~/.pgpass, and change a password that a command line has shown",
+        )
+
+
+def _failed(where: str) -> DataError:
+    return DataError(
+        "the query cannot be run, is more than one, or would write",
+        where=where,
+        expected="one statement that reads",
+        remedy=_REMEDY,
+    )
+
+
+def _gone(where: str) -> FileError:
+    return FileError(
+        "the database went away, or could not give all rows",
+        where=where,
+        expected="an answer to the whole query",
+        remedy="see that it runs, and import again: nothing was kept",
+    )
+
+
+def _named(names: Sequence[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        raise DataError(
+            "two columns of the query have one name", where=where, expected="different names", remedy="use AS"
+        )
+
+
+# -- SQLite: its cells have types, its columns none, so that all are texts ---------------------------------------------
+
+_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+
+
+def _sqlite(query: str, path: Path) -> Table:
+    import pyarrow as pa
+
+    where = f"sqlite:{path.name}"
+    with quietly(lambda: contextlib.closing(_open_sqlite(path)), _failed(where)) as opened:
+        names = quietly(lambda: [str(part[0]) for part in opened.execute(query).description], _failed(where))
+    _named(names, where)
+
+    def batches(wanted: Sequence[str]) -> Iterator[Any]:
+        with contextlib.closing(quietly(lambda: _open_sqlite(path), _gone(where))) as connection:
+            cursor = quietly(lambda: connection.execute(query), _gone(where))
+            yield from _columns(lambda: cursor.fetchmany(ROWS), names, dict.fromkeys(wanted, pa.string()), _gone(where))
+
+    return Table(where, dict.fromkeys(names, pa.string()), batches, typed=False, queried=True)
+
+
+def _open_sqlite(path: Path) -> sqlite3.Connection:
+    """A connection whose statements read tables and call functions, and do nothing else."""
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+
+    def allowed(action: int, _: str | None, name: str | None, *__: object) -> int:
+        harmless = action in _READS or (action == sqlite3.SQLITE_FUNCTION and name != "load_extension")
+        return sqlite3.SQLITE_OK if harmless else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(allowed)
+    return connection
+
+
+# -- PostgreSQL: a cursor of the server's in a transaction that only reads ---------------------------------------------
+
+
+def _postgresql(query: str, address: str) -> Table:
+    where = "postgresql"
+    with _declared(query, address, _unreachable(), _failed(where)) as cursor:
+        described = cursor.description
+    names = [column.name for column in described]
+    _named(names, where)
+    kinds = {column.name: _kind(column.type_code) for column in described}
+
+    def batches(wanted: Sequence[str]) -> Iterator[Any]:
+        with _declared(query, address, _gone(where), _gone(where)) as cursor:
+            chosen = {name: kinds[name] for name in wanted}
+            yield from _columns(lambda: cursor.fetchmany(ROWS), names, chosen, _gone(where))
+
+    return Table(where, {name: naive(kind) for name, kind in kinds.items()}, batches, queried=True)
+
+
+@contextlib.contextmanager
+def _declared(query: str, address: str, absent: TacitError, wrong: TacitError) -> Iterator[Any]:
+    """A cursor of the server's, which takes one statement that reads; whatever it does is rolled back."""
+    import psycopg
+
+    options = "-c default_transaction_read_only=on -c TimeZone=UTC"
+    connection = quietly(lambda: psycopg.connect(address, options=options), absent)
+    cursor = connection.cursor(name="tacit")
+    try:
+        connection.read_only = True
+        quietly(lambda: cursor.execute(query), wrong)
+        yield cursor
+    finally:
+        for part in (cursor, connection):
+            with contextlib.suppress(Exception):  # of a server that is gone
+                part.close()
+
+
+def _unreachable() -> FileError:
+    return FileError(
+        "no PostgreSQL answers there, or it lets nobody in",
+        where="--from",
+        expected="postgresql://USER@HOST:PORT/DATABASE, and the password in the environment (PGPASSWORD)",
+        remedy="check the address with psql",
+    )
+
+
+def _kind(type_code: int) -> Any:
+    """The Arrow type of a PostgreSQL type: texts, where there is none."""
+    import pyarrow as pa
+    from psycopg import postgres
+
+    info = postgres.types.get(type_code)
+    kinds: Mapping[str, Any] = {
+        "bool": pa.bool_(),
+        **dict.fromkeys(("int2", "int4", "int8", "oid"), pa.int64()),
+        **dict.fromkeys(("float4", "float8", "numeric"), pa.float64()),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us"),
+        "timestamptz": pa.timestamp("us", "UTC"),
+    }
+    return kinds.get("" if info is None else info.name, pa.string())
+
+
+# -- DuckDB ------------------------------------------------------------------------------------------------------------
+
+
+def _duckdb(query: str, path: Path) -> Table:
+    where = f"duckdb:{path.name}"
+    with quietly(lambda: contextlib.closing(_open_duckdb(path)), _failed(where)) as connection:
+        schema = quietly(lambda: _relation(connection, query).limit(0).to_arrow_table().schema, _failed(where))
+    _named(schema.names, where)
+    kinds = {field.name: plain_kind(field.type) for field in schema}
+
+    def batches(wanted: Sequence[str]) -> Iterator[Any]:
+        with contextlib.closing(quietly(lambda: _open_duckdb(path), _gone(where))) as connection:
+            reader = quietly(lambda: _relation(connection, query).to_arrow_reader(CHUNK), _gone(where))
+            yield from arrow_batches(reader, {name: kinds[name] for name in wanted}, _gone(where))
+
+    return Table(where, {name: naive(kind) for name, kind in kinds.items()}, batches, queried=True)
+
+
+def _open_duckdb(path: Path) -> Any:
+    import duckdb
+
+    connection = duckdb.connect(os.fspath(path), read_only=True)
+    connection.execute("SET temp_directory = ''")  # rows would lie beside the database
+    for setting in ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access"):
+        connection.execute(f"SET {setting} = false")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _relation(connection: Any, query: str) -> Any:
+    """A query's result.
+
+    Raises:
+        ValueError: it is no single statement that reads.
+    """
+    import duckdb
+
+    statements = connection.extract_statements(query)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise ValueError
+    return connection.sql(query)
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def arrow_batches(reader: Any, kinds: Mapping[str, Any], wrong: FileError | DataError) -> Iterator[Any]:
+    """Batches of an Arrow reader, of the columns and types that are asked for."""
+    import pyarrow as pa
+
+    def whole(batch: Any) -> Any:
+        arrays = [batch.column(name).cast(naive(kind)) for name, kind in kinds.items()]
+        return pa.record_batch(arrays, names=list(kinds))
+
+    while (batch := quietly(lambda: next(reader, None), wrong)) is not None:
+        yield quietly(partial(whole, batch), wrong)
+
+
+def _columns(
+    fetch: Callable[[], Sequence[Sequence[Any]]],
+    names: Sequence[str],
+    kinds: Mapping[str, Any],
+    wrong: FileError,
+) -> Iterator[Any]:
+    """Batches of rows that a database's driver gives as tuples."""
+    import pyarrow as pa
+
+    places = {name: names.index(name) for name in kinds}
+
+    def array(rows: Sequence[Sequence[Any]], name: str) -> Any:
+        kind, cells = kinds[name], [row[places[name]] for row in rows]
+        plain = float if kind == pa.float64() else _text if kind == pa.string() else None
+        if plain is not None:
+            cells = [cell if cell is None else plain(cell) for cell in cells]
+        return pa.array(cells, kind).cast(naive(kind))
+
+    def batch(rows: Sequence[Sequence[Any]]) -> Any:
+        return pa.record_batch([array(rows, name) for name in kinds], names=list(kinds))
+
+    while rows := quietly(fetch, wrong):
+        yield quietly(partial(batch, rows), wrong)
+
+
+def _text(cell: Any) -> str:
+    return cell.decode("utf-8") if isinstance(cell, bytes) else str(cell)

@@ -1,0 +1,169 @@
+"""Readers of the dictionaries in which libraries of off-policy evaluation keep their logs: scope-rl and OBP.
+
+scope-rl (Kiyohara et al., arXiv:2311.18206, version 0.2.1): the "logged dataset" of `SyntheticDataset.obtain_episodes`,
+trajectories one after another. OBP (Saito et al., arXiv:2008.07146, version 0.4.1): the "bandit feedback" of
+`obtain_batch_bandit_feedback`, rounds of one step. Neither library is needed.
+
+What a dictionary says of its own sizes (`n_actions`, `state_dim`, ...) is not read: bounds are those of the spec that
+the user declares, and units are the user's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from tacit.data.spec import PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DataError
+
+Last = Literal["keep", "drop"]
+"""What becomes of the last row of a trajectory that was cut, whose next state no dictionary has."""
+Seen = Literal["context", "position", "both"]
+"""What the observation of a round is."""
+
+
+def from_scope_rl(
+    dataset: Mapping[str, Any],
+    *,
+    unit_ids: Any,
+    spec: PublicSpec,
+    padded: bool = False,
+    last: Last = "keep",
+    unit_name: str | None = None,
+    simulated: bool = False,
+    store: str | os.PathLike[str] | None = None,
+) -> Trajectories:
+    """From scope-rl's logged dataset: `state`, `action`, `reward`, `done`, `terminal` and, if declared, `pscore`.
+
+    An episode ends with a row that is `done`: by the time limit where it is `terminal` too, else for good. So episodes
+    may have any lengths. The next observation is the next row's; behind a true end it does not matter.
+
+    Args:
+        dataset: the dictionary, arrays of T rows.
+        unit_ids: `(T,)` ids, or `":transition"` or `":episode"`, as for `Trajectories.from_arrays`.
+        spec: public bounds; with `propensities`, `pscore` is read, otherwise it is left out.
+        padded: every trajectory fills `step_per_trajectory` rows, and what lies behind its first `done` is no record
+            (`obtain_episodes` goes on stepping there, without a reset).
+        last: a trajectory that was cut keeps its last row, with its own observation as the next one, or drops it, and
+            the row before it is the last.
+        unit_name, simulated, store: as for `Trajectories.from_arrays`.
+
+    Raises:
+        DataError: an entry is missing or has another length, or the records break a rule of `Trajectories`.
+        FileError: the folder exists already or cannot be written.
+    """
+    if last not in get_args(Last):
+        raise _refused("the choice of last rows is unknown", "scope-rl", "last= keep or drop")
+    names = ("state", "action", "reward", "done", "terminal", *(("pscore",) if spec.propensities else ()))
+    columns, rows = _columns(dataset, names, "scope-rl")
+    named = not (unit_ids is None or isinstance(unit_ids, str))
+    columns |= {"unit_ids": _of_length(unit_ids, rows, "unit_ids", "scope-rl")} if named else {}
+    done = columns["done"].astype(np.bool_)
+    kept = _unpadded(dataset, done) if padded else np.ones(rows, np.bool_)
+    columns, done = {name: column[kept] for name, column in columns.items()}, done[kept]
+    place = np.arange(len(done))
+    ended = done | (place == len(done) - 1)  # a log that ends within an episode cuts it
+    cut = ended & (columns["terminal"].astype(np.bool_) | ~done)
+    columns["next_state"] = columns["state"][np.where(ended, place, place + 1)]
+    columns |= {"terminations": ended & ~cut, "truncations": cut, "episodes": np.cumsum(np.append(False, ended[:-1]))}
+    if last == "drop":
+        columns["truncations"] = np.append(cut[1:], False) & ~ended
+        columns = {name: column[~cut] for name, column in columns.items()}
+    return Trajectories.from_arrays(
+        observations=columns["state"],
+        actions=columns["action"],
+        rewards=columns["reward"],
+        next_observations=columns["next_state"],
+        terminations=columns["terminations"],
+        truncations=columns["truncations"],
+        propensities=columns.get("pscore"),
+        unit_ids=columns["unit_ids"] if named else unit_ids,
+        episode_ids=columns["episodes"],
+        spec=spec,
+        unit_name=unit_name,
+        simulated=simulated,
+        store=store,
+    )
+
+
+def from_obp(
+    feedback: Mapping[str, Any],
+    *,
+    unit_ids: Any,
+    spec: PublicSpec,
+    seen: Seen = "context",
+    unit_name: str | None = None,
+    simulated: bool = False,
+    store: str | os.PathLike[str] | None = None,
+) -> Trajectories:
+    """From OBP's bandit feedback: `context`, `action`, `reward`, `position` and, if declared, `pscore`.
+
+    Every round is an episode of one step that terminates.
+
+    Args:
+        feedback: the dictionary, arrays of T rounds; `position` may be None where it is not seen.
+        unit_ids: `(T,)` ids, for instance of users, or `":transition"`, as for `Trajectories.from_arrays`.
+        spec: public bounds; with `propensities`, `pscore` is read, otherwise it is left out.
+        seen: the observation: the context, the position (a discrete one), or the context with the position behind it.
+        unit_name, simulated, store: as for `Trajectories.from_arrays`.
+
+    Raises:
+        DataError: an entry is missing or has another length, or the records break a rule of `Trajectories`.
+        FileError: the folder exists already or cannot be written.
+    """
+    if seen not in get_args(Seen):
+        raise _refused("what is seen is unknown", "OBP", "seen= context, position or both")
+    parts = {"context": ("context",), "position": ("position",), "both": ("context", "position")}[seen]
+    names = (*parts, "action", "reward", *(("pscore",) if spec.propensities else ()))
+    columns, rows = _columns(feedback, names, "OBP")
+    observations = columns[parts[0]]
+    if seen == "both":
+        observations = np.column_stack([observations, columns["position"]])
+    return Trajectories.from_arrays(
+        observations=observations,
+        actions=columns["action"],
+        rewards=columns["reward"],
+        next_observations=observations,
+        terminations=np.ones(rows, np.bool_),
+        propensities=columns.get("pscore"),
+        unit_ids=unit_ids,
+        spec=spec,
+        unit_name=unit_name,
+        simulated=simulated,
+        store=store,
+    )
+
+
+def _columns(dictionary: Mapping[str, Any], names: tuple[str, ...], where: str) -> tuple[dict[str, np.ndarray], int]:
+    """The named entries, each an array of as many rows as the reward, and how many these are."""
+    missing = [name for name in (*names, "reward") if dictionary.get(name) is None]
+    if missing:
+        raise _refused(f"there is no entry {missing[0]!r}", where, f"arrays under {', '.join(names)}")
+    rows = len(np.asarray(dictionary["reward"]))
+    return {name: _of_length(dictionary[name], rows, name, where) for name in names}, rows
+
+
+def _of_length(values: Any, rows: int, name: str, where: str) -> np.ndarray:
+    array = np.asarray(values)
+    if array.shape[:1] != (rows,):
+        raise _refused(f"the entry {name!r} is of another length than the reward", where, "one entry for each row")
+    return array
+
+
+def _unpadded(dataset: Mapping[str, Any], done: np.ndarray) -> np.ndarray:
+    """Which rows lie at or before the first end of their trajectory, [T]."""
+    steps = dataset.get("step_per_trajectory")
+    if not isinstance(steps, int | np.integer) or steps < 1 or len(done) % steps:
+        raise _refused("the rows are no whole trajectories", "scope-rl", "step_per_trajectory rows of every trajectory")
+    ended = done.reshape(-1, int(steps)).cumsum(axis=1)
+    return np.asarray(ended - done.reshape(ended.shape) == 0).ravel()
+
+
+def _refused(what: str, where: str, expected: str) -> DataError:
+    return DataError(
+        what, where=f"dictionary of {where}", expected=expected, remedy="give the dictionary as it was made"
+    )

@@ -1,0 +1,239 @@
+"""Expressions over a table that cannot let one unit's rows change those of another.
+
+An expression is parsed by DuckDB and checked, node by node, against the lists below: scalar functions of the same row,
+and windows that never leave a unit. What is not on a list is refused, so that a new kind of node is refused too. DuckDB
+adds the floats of a window in an order of its own: of such a sum, the last bits of float64 are not claimed to be one
+unit's alone, and records are kept as float32.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.errors import DataError
+
+NODES = {
+    "COLUMN_REF": {"column_names"},
+    "CONSTANT": {"literal"},
+    "FUNCTION": {"function_name", "arguments", "is_operator", "order_bys", "qualified_name"},
+    "COMPARISON": {"left", "right"},
+    "CONJUNCTION": {"children"},
+    "OPERATOR": {"children"},
+    "CASE": {"case_checks", "else_expr"},
+    "BETWEEN": {"input", "lower", "upper"},
+    "CAST": {"child", "type_expr", "try_cast"},
+    "TYPE": {"type_name", "children", "qualified_name"},
+    "WINDOW": {"function_name", "partitions", "orders", "start", "end", "start_expr", "end_expr", "arguments"}
+    | {"exclude_clause", "qualified_name", "ignore_nulls", "has_ignore_nulls", "offset_expr", "default_expr"},
+}
+"""Class of a node -> what it may hold beside what every node has."""
+EVERY = {"class", "type", "query_location", "query_location_length"}
+PARTS = {"expression", "type", "null_order", "when_expr", "then_expr", "kind", "text", "path"}
+"""What parts of a node that are no nodes may hold."""
+# fmt: off
+TYPES = {
+    "COLUMN_REF", "VALUE_CONSTANT", "FUNCTION", "CONJUNCTION_AND", "CONJUNCTION_OR", "CASE_EXPR", "COMPARE_BETWEEN",
+    "COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_LESSTHAN", "COMPARE_GREATERTHAN", "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_GREATERTHANOREQUALTO", "COMPARE_DISTINCT_FROM", "COMPARE_NOT_DISTINCT_FROM", "COMPARE_IN",
+    "COMPARE_NOT_IN", "OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE", "OPERATOR_CAST",
+    "TYPE", "WINDOW_AGGREGATE", "WINDOW_LEAD", "WINDOW_LAG", "WINDOW_FIRST_VALUE", "WINDOW_ROW_NUMBER", "WINDOW_RANK",
+    "WINDOW_RANK_DENSE", "WINDOW_PERCENT_RANK", "WINDOW_CUME_DIST",
+}
+SCALARS = {
+    "+", "-", "*", "/", "//", "%", "**", "^", "||", "~~", "!~~", "~~*", "!~~*", "abs", "acos", "asin", "atan", "atan2",
+    "cbrt", "ceil", "ceiling", "concat", "contains", "cos", "date_diff", "date_part", "date_trunc", "datediff",
+    "datepart", "datetrunc", "day", "dayofweek", "dayofyear", "degrees", "ends_with", "epoch", "epoch_ms", "epoch_us",
+    "exp", "floor", "greatest", "hour", "if", "instr", "isfinite", "isinf", "isnan", "isodow", "least", "left",
+    "length", "ln", "log", "log10", "log2", "lower", "lpad", "ltrim", "make_date", "make_timestamp", "minute", "mod",
+    "month", "nullif", "pi", "pow", "power", "prefix", "quarter", "radians", "regexp_extract", "regexp_full_match",
+    "regexp_matches", "regexp_replace", "replace", "reverse", "right", "round", "rpad", "rtrim", "second", "sign",
+    "sin", "sqrt", "starts_with", "strftime", "strlen", "strpos", "strptime", "substr", "substring", "suffix", "tan",
+    "to_days", "to_hours", "to_minutes", "to_seconds", "trim", "trunc", "try_strptime", "upper", "week", "weekday",
+    "year",
+}
+AGGREGATES = {
+    "avg", "bool_and", "bool_or", "count", "max", "mean", "median", "min", "stddev", "stddev_pop",
+    "stddev_samp", "sum", "var_pop", "var_samp", "variance",
+}
+WINDOWS = {"lead", "lag", "first_value", "first", "row_number", "rank", "dense_rank", "percent_rank", "cume_dist"}
+CASTS = {
+    "bigint", "bool", "boolean", "date", "decimal", "double", "float", "hugeint", "int", "integer", "interval",
+    "numeric", "real", "smallint", "string", "text", "time", "timestamp", "tinyint", "ubigint", "uinteger", "usmallint",
+    "utinyint", "varchar",
+}
+FRAMES = {"UNBOUNDED_PRECEDING", "UNBOUNDED_FOLLOWING", "CURRENT_ROW_RANGE"}
+"""Ends of a frame that rows with equal keys share."""
+FRAMES_OF_ROWS = {"CURRENT_ROW_ROWS", "EXPR_PRECEDING_ROWS", "EXPR_FOLLOWING_ROWS"}
+# fmt: on
+_BY_PLACE = {"WINDOW_LEAD", "WINDOW_LAG", "WINDOW_FIRST_VALUE", "WINDOW_ROW_NUMBER"}
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A checked expression.
+
+    Args:
+        columns: that it reads.
+        tree: as DuckDB serialises a SELECT of it alone.
+    """
+
+    columns: frozenset[str]
+    tree: Any
+
+    def sql(self, used: Sequence[str], engine: Any) -> str:
+        """Its text, as DuckDB writes what it understood: no comment or parenthesis of the user's is left.
+
+        Rows of a unit that a window cannot tell apart by its ORDER BY are ordered by all columns in use, so that the
+        order in which the table happens to lie decides nothing.
+
+        Args:
+            used: all columns that are read of the table.
+            engine: a connection of DuckDB.
+        """
+        tree = copy.deepcopy(self.tree)
+        _settle(tree, used)
+        text = engine.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
+        return f"({text.removeprefix('SELECT ')})"
+
+
+def checked(text: str, option: str, header: Sequence[str], unit: str | None, engine: Any) -> Expression:
+    """An expression of which each value depends on the rows of one unit alone.
+
+    Args:
+        text: of SQL, an expression over the columns.
+        option: where it was given ("--reward"), for errors.
+        header: names of the table's columns.
+        unit: the column of the unit, which every window has to be partitioned by; None allows no window.
+        engine: a connection of DuckDB.
+
+    Raises:
+        DataError: it is no expression, or holds what is on no list.
+    """
+    tree = _parsed(text, engine)
+    node = _only_expression(tree)
+    if node is None:
+        raise _refused(option, "this is no single SQL expression", "an expression such as -abs(pulse - 75) / 145")
+    columns: set[str] = set()
+    for what in _faults(_pruned(node), header, unit, columns.add):
+        raise _refused(option, what, "scalar functions of one row, and windows inside a unit", _REMEDY)
+    return Expression(frozenset(columns), tree)
+
+
+_REMEDY = "compute it before the import from public values, or with PARTITION BY the unit"
+
+
+def _parsed(text: str, engine: Any) -> Any:
+    try:
+        return json.loads(engine.execute("SELECT json_serialize_sql(?)", [f"SELECT ({text}\n)"]).fetchall()[0][0])
+    except Exception:  # what the parser raises of odd texts
+        return {}
+
+
+def _only_expression(tree: Any) -> dict[str, Any] | None:
+    """The one expression of a tree that is nothing but SELECT and it."""
+    found = _pruned(tree)
+    if not isinstance(found, dict) or set(found) != {"statements"} or len(found["statements"]) != 1:
+        return None
+    statement = found["statements"][0]
+    node = statement.get("node", {})
+    shell = {"type": "SELECT_NODE", "aggregate_handling": "STANDARD_HANDLING"}
+    empty = node.get("from_table", {}).get("type") == "EMPTY"
+    if set(statement) != {"node"} or set(node) != {*shell, "select_list", "from_table"} or not empty:
+        return None
+    if any(node[name] != value for name, value in shell.items()) or len(node["select_list"]) != 1:
+        return None
+    expression: dict[str, Any] = tree["statements"][0]["node"]["select_list"][0]
+    return expression
+
+
+def _pruned(value: Any) -> Any:
+    """The tree without what is empty, which is what a text does not say."""
+    if isinstance(value, dict):
+        pairs = ((name, _pruned(part)) for name, part in value.items())
+        return {name: part for name, part in pairs if part not in (None, False, "", [], {})}
+    return [_pruned(part) for part in value] if isinstance(value, list) else value
+
+
+def _faults(
+    node: Any, header: Sequence[str], unit: str | None, see: Callable[[str], None], inside: bool = False
+) -> Iterator[str]:
+    """What is wrong with a pruned tree: its first fault says it all.
+
+    Args:
+        inside: whether a window holds the node.
+    """
+    if isinstance(node, list):
+        for part in node:
+            yield from _faults(part, header, unit, see, inside)
+        return
+    if not isinstance(node, dict):
+        return
+    kind = node.get("class")
+    if kind is None:
+        if extra := set(node) - PARTS - ({"orders"} if inside else set()):
+            yield f"{min(extra)!r} is not allowed here"
+    else:
+        yield from _faults_of(node, kind, header, unit, see, inside)
+    for name, part in node.items():
+        if name != "order_bys" or part != {"type": "ORDER_MODIFIER"}:
+            yield from _faults(part, header, unit, see, inside or kind == "WINDOW")
+
+
+def _faults_of(
+    node: dict[str, Any], kind: str, header: Sequence[str], unit: str | None, see: Callable[[str], None], inside: bool
+) -> Iterator[str]:
+    name = str(node.get("function_name", node.get("type_name", ""))).lower()
+    word = name or str(node.get("type", kind)).lower().replace("_", " ")
+    if kind not in NODES or node.get("type") not in TYPES:
+        yield f"{word!r} is not allowed"
+    elif extra := set(node) - NODES[kind] - EVERY:
+        yield f"{min(extra)!r} of {word!r} is not allowed"
+    elif name and [part.lower() for part in node["qualified_name"]["path"]] != [name]:
+        yield f"a schema before {word!r} is not allowed"
+    elif kind == "FUNCTION" and name not in SCALARS:
+        yield f"the function {word!r} is not allowed"
+    elif kind == "TYPE" and name not in CASTS:
+        yield f"a cast to {word!r} is not allowed"
+    elif kind == "COLUMN_REF":
+        names = node["column_names"]
+        if len(names) != 1 or names[0] not in header:
+            yield f"there is no column {'.'.join(map(str, names))[:40]!r}"
+        see(names[0])
+    elif kind == "WINDOW":
+        yield from _faults_of_window(node, name, unit, inside)
+
+
+def _faults_of_window(node: dict[str, Any], name: str, unit: str | None, inside: bool) -> Iterator[str]:
+    parts = [part.get("column_names") for part in node.get("partitions", ()) if part.get("class") == "COLUMN_REF"]
+    frames = {node.get("start"), node.get("end")}
+    if inside:
+        yield "a window in a window is not allowed"
+    elif name not in (AGGREGATES if node["type"] == "WINDOW_AGGREGATE" else WINDOWS):
+        yield f"the window function {name!r} is not allowed"
+    elif unit is None or [unit] not in parts:
+        yield f"the window of {name!r} is not partitioned by the unit"
+    elif not frames <= FRAMES | FRAMES_OF_ROWS or node.get("exclude_clause", "NO_OTHER") != "NO_OTHER":
+        yield f"the frame of {name!r} is not allowed"
+
+
+def _settle(node: Any, used: Sequence[str]) -> None:
+    """Order rows by all columns in use, last, in the windows that go by the place of a row."""
+    for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        _settle(part, used)
+    if not isinstance(node, dict) or node.get("class") != "WINDOW":
+        return
+    if node["type"] in _BY_PLACE or {node["start"], node["end"]} & FRAMES_OF_ROWS:
+        usual = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
+        node["orders"] += [{**usual, "expression": _reference(name)} for name in used]
+
+
+def _reference(name: str) -> dict[str, Any]:
+    return {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [name]}
+
+
+def _refused(option: str, what: str, expected: str, remedy: str = "correct it") -> DataError:
+    return DataError(what, where=option, expected=expected, remedy=remedy)

@@ -1,0 +1,107 @@
+"""Tables that other libraries hold: pandas, Polars, Arrow, DuckDB, and whatever else narwhals knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tacit.data.sources import sorting
+from tacit.data.sources.databases import arrow_batches
+from tacit.data.sources.files import Fields
+from tacit.data.sources.lake import Table, naive, plain_kind, quietly
+from tacit.data.spec import PublicSpec
+from tacit.errors import DataError
+
+NAME = "Trajectories.from_frame"
+
+
+def from_frame(
+    cls: type[Any],
+    frame: Any,
+    *,
+    unit: str,
+    spec: PublicSpec,
+    episode: str | None = None,
+    time: str | None = None,
+    next: sorting.Next | None = None,
+    where: str | None = None,
+    qualify: str | None = None,
+    reward: str | None = None,
+    actions: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    fields: Fields | None = None,
+    simulated: bool = False,
+    store: str | os.PathLike[str] | None = None,
+) -> Any:
+    """From a table of pandas, Polars, Arrow, DuckDB or another library that narwhals knows; its rows in any order.
+
+    Args:
+        frame: the table, or a lazy one, of which every unit's rows may lie anywhere.
+        unit: column of the unit's id, or `":transition"` or `":episode"`.
+        spec: public bounds; its columns are found by their names.
+        episode: column of the episode's id; None takes all rows of a unit between terminations and truncations.
+        time: column that orders the rows of an episode: numbers, or dates and times, none twice in an episode. None
+            keeps the order of the table.
+        next: "keep" builds the next observation from the next row of the episode, and truncates the last row, whose
+            next observation is its own; "drop" leaves that row out. None reads columns that begin with `next_`.
+        where: SQL expression of the rows that are read; windows see these alone.
+        qualify: SQL expression of those that are kept once windows have seen them.
+        reward: SQL expression of the reward; None reads its column.
+        actions: name of an action in the spec -> its SQL expression; "" names the only one.
+        columns: likewise of the observation's columns.
+        fields: names of the columns; None takes `Fields.of(spec)`.
+        simulated: whether no record is a real person's.
+        store: a folder; the columns are written there in the native format and mapped, not held in memory.
+
+    Expressions compute with one row, or with windows that are partitioned by the unit; anything else is refused, since
+    one unit's rows could then change those of another.
+
+    Returns:
+        The `Trajectories`.
+
+    Raises:
+        DataError: the records break a rule of `Trajectories`, a column is missing, or an expression is refused.
+        FileError: the folder exists already or cannot be written.
+    """
+    wanted = sorting.Wanted(
+        unit, episode, time, next, where, qualify, reward, actions=actions or {}, columns=columns or {}, fields=fields
+    )
+    records = sorting.read(table_of(frame), wanted, spec, simulated=simulated, store=store)
+    return cls(records, spec, simulated=simulated)
+
+
+def table_of(frame: Any) -> Table:
+    """A frame as a table.
+
+    Raises:
+        DataError: it is none, or has two columns of one name.
+    """
+    wrong = DataError(
+        "this is no table, or holds cells that Arrow has no type for",
+        where=NAME,
+        expected="a table of pandas, Polars, Arrow or DuckDB whose columns each hold one kind of cell",
+        remedy="convert the columns that mix kinds, or pass arrays to from_arrays",
+    )
+    reader = quietly(lambda: _reader(frame), wrong)
+    names = reader.schema.names
+    if len(set(names)) < len(names):
+        raise DataError("two columns have one name", where=NAME, expected="different names", remedy="rename one")
+    kinds = {field.name: plain_kind(field.type) for field in reader.schema}
+
+    def batches(wanted: Sequence[str]) -> Iterator[Any]:
+        return arrow_batches(reader, {name: kinds[name] for name in wanted}, wrong)
+
+    return Table(NAME, {name: naive(kind) for name, kind in kinds.items()}, batches)
+
+
+def _reader(frame: Any) -> Any:
+    """The batches of a frame, by Arrow's C interface where it has that, by narwhals where not."""
+    import pyarrow as pa
+
+    if not hasattr(frame, "__arrow_c_stream__"):
+        import narwhals
+
+        known = narwhals.from_native(frame)
+        frame = (known.collect() if isinstance(known, narwhals.LazyFrame) else known).to_arrow()
+    return pa.RecordBatchReader.from_stream(frame)

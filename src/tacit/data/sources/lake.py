@@ -1,0 +1,296 @@
+"""Tables in files: single ones, folders, globs and Hive partitions of CSV, Parquet and Arrow IPC, a batch at a time."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from tacit.data.sources import tables
+from tacit.data.store import CHUNK
+from tacit.errors import DataError, FileError, TacitError
+from tacit.plain_files import inside, plain
+
+T = TypeVar("T")
+SUFFIXES: Mapping[str, str] = {
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+NOBODY = "__HIVE_DEFAULT_PARTITION__"
+"""Value of a Hive partition whose cells are missing."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is read once, a batch at a time.
+
+    Args:
+        name: for errors.
+        kinds: Arrow type of each column, by its name, in the order of the header.
+        batches: (names of columns) -> their batches, Arrow record batches of these types.
+        typed: whether the source has types; without, all cells are texts.
+        queried: whether a query made it, of which nobody checked that it mixes no units.
+    """
+
+    name: str
+    kinds: Mapping[str, Any]
+    batches: Callable[[Sequence[str]], Iterator[Any]]
+    typed: bool = True
+    queried: bool = False
+
+
+def quietly(read: Callable[[], T], wrong: TacitError) -> T:
+    """What `read` returns; any complaint of another library, which may quote a cell, becomes `wrong`, without it."""
+    try:
+        return read()
+    except (TacitError, ModuleNotFoundError):
+        raise
+    except Exception:  # no list of what parsers and engines raise would be whole
+        pass
+    raise wrong
+
+
+def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
+    """The files of some sources, sorted by name within each, and the Hive partition that each lies in.
+
+    Args:
+        sources: files, globs, or folders, which are read with all folders in them; names that begin with "." or "_"
+            are left out there.
+
+    Raises:
+        FileError: a source has no file, or one is there twice.
+    """
+    found: list[tuple[Path, dict[str, str]]] = []
+    for source in sources:
+        exact = os.path.exists(source) or not glob.has_magic(source)
+        matches = [source] if exact else sorted(glob.glob(source, recursive=True))
+        files = [file for match in matches for file in _inside(Path(match))]
+        if not files:
+            raise FileError(
+                "no file is there",
+                where=source,
+                expected=f"files that are called {', '.join(SUFFIXES)}",
+                remedy="check the folder, or the pattern",
+            )
+        found += [(file, _partition(file)) for file in files]
+    real = [os.path.realpath(file) for file, _ in found]
+    if len(set(real)) != len(real):
+        raise FileError("a file is there twice", where="sources", expected="each once", remedy="correct the list")
+    return found
+
+
+def _inside(path: Path) -> list[Path]:
+    """The files in a folder and below it, or the file itself.
+
+    Raises:
+        FileError: a link leads out of the folder.
+    """
+    if not path.is_dir():
+        return [path]
+    names = [file.relative_to(path) for file in sorted(path.rglob("*")) if kind_of(file) and not file.is_dir()]
+    shown = [name for name in names if not any(part.startswith((".", "_")) for part in name.parts)]
+    if not all(inside(path, str(name)) for name in shown):
+        remedy = "put the file itself there, or name it"
+        raise FileError("a link leads out of the folder", where=str(path), expected="plain files", remedy=remedy)
+    return [path / name for name in shown]
+
+
+def kind_of(path: Path) -> str | None:
+    """csv, parquet or arrow, by the name."""
+    name = path.name.lower()
+    return next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)
+
+
+def table_of(sources: Sequence[str]) -> Table:
+    """The files of some sources as one table.
+
+    Raises:
+        FileError: there is no such file, or it is damaged.
+        DataError: the files are of several kinds, have two columns of one name, or differ in the types of a column.
+    """
+    files = listed(sources)
+    kinds = {kind_of(path) for path, _ in files}
+    if len(kinds) != 1 or None in kinds:
+        raise FileError(
+            "the files are of several kinds, or of none",
+            where="sources",
+            expected=f"files of one kind, called {', '.join(SUFFIXES)}",
+            remedy="import one kind at a time",
+        )
+    kind = str(kinds.pop())
+    headers = [(path, header_of(path), partition) for path, partition in files]
+    parts = [(path, {k: v for k, v in part.items() if k not in header}) for path, header, part in headers]
+    first, *others = [
+        (path, header | _texts(part)) for (path, part), (_, header, _) in zip(parts, headers, strict=True)
+    ]
+    agreed = _agreed(first, others)
+    return Table(
+        name=first[0].name if not others else f"{len(files)} files",
+        kinds={name: naive(kind) for name, kind in agreed.items()},
+        batches=lambda names: (batch for part in parts for batch in _batches(*part, kind, _chosen(agreed, names))),
+        typed=kind != "csv",
+    )
+
+
+def header_of(path: Path) -> dict[str, Any]:
+    """Names of a file's columns -> Arrow types; texts, where the format has none.
+
+    Raises:
+        FileError: it is missing, damaged, or of no kind that is read.
+    """
+    import pyarrow.parquet as pq
+
+    kind = kind_of(path)
+    if kind == "csv":
+        return _texts(tables.csv_header(path))
+    read = (lambda: pq.read_schema(path)) if kind == "parquet" else (lambda: _reader(path).schema)
+    if kind is None or not plain(path):
+        raise tables.unreadable(path, f"a file that is called {', '.join(SUFFIXES)}")
+    schema = quietly(read, tables.unreadable(path, _IN_WORDS[kind]))
+    if len(set(schema.names)) < len(schema.names):
+        raise DataError("two columns have one name", where=path.name, expected="different names", remedy="rename one")
+    return {field.name: plain_kind(field.type) for field in schema}
+
+
+_IN_WORDS = {"csv": "a CSV file in UTF-8", "parquet": "a Parquet file", "arrow": "an Arrow IPC file"}
+
+
+def plain_kind(kind: Any) -> Any:
+    """The Arrow type as which a column is read: one width for whole numbers, for floats and for texts.
+
+    Times with a zone are read in UTC. Files may differ in widths, and nowhere else.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        return plain_kind(kind.value_type)
+    if types.is_integer(kind):
+        return pa.int64()
+    if types.is_floating(kind):
+        return pa.float64()
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.string()
+    if types.is_timestamp(kind):
+        return pa.timestamp("ns" if kind.unit == "ns" else "us", kind.tz)
+    return kind
+
+
+def naive(kind: Any) -> Any:
+    """The type of a column as the engine has it: without a time zone, which it would read by its own settings."""
+    import pyarrow as pa
+
+    return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
+
+
+def _agreed(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
+    """The types that all files have; those of a column that is empty in one file are those of the next.
+
+    Raises:
+        DataError: two differ, or a file lacks a column.
+    """
+    import pyarrow as pa
+
+    agreed = dict(first[1])
+    for path, kinds in others:
+        for name, kind in kinds.items():
+            if name in agreed and pa.types.is_null(agreed[name]):
+                agreed[name] = kind
+            if name in agreed and kind not in (agreed[name], pa.null()):
+                raise _disagree(path, f"the column {name!r} has another type than in the files before")
+        if absent := [name for name in agreed if name not in kinds]:
+            raise _disagree(path, f"there is no column {absent[0]!r}, which the files before have")
+    return agreed
+
+
+def _disagree(path: Path, what: str) -> DataError:
+    remedy = "write the files alike, times in one zone and whole numbers never as decimals, or import them apart"
+    return DataError(what, where=path.name, expected="files that agree on names and types", remedy=remedy)
+
+
+def _batches(path: Path, partition: Mapping[str, str], kind: str, names: Mapping[str, Any]) -> Iterator[Any]:
+    """Record batches of a file, of the types that are asked for."""
+    import pyarrow as pa
+
+    own = {name: kind for name, kind in names.items() if name not in partition}
+    wrong = tables.unreadable(path, _IN_WORDS[kind])
+
+    def whole(columns: Mapping[str, Any], rows: int) -> Any:
+        texts = {key: pa.array([_text_of(partition[key])] * rows, pa.string()) for key in names if key not in own}
+        arrays = {name: columns[name].cast(naive(kind)) for name, kind in own.items()} | texts
+        return pa.record_batch([arrays[name] for name in names], names=list(names))
+
+    batches = quietly(lambda: _READERS[kind](path, list(own)), wrong)
+    while (batch := quietly(lambda: next(batches, None), wrong)) is not None:
+        yield quietly(partial(whole, *batch), wrong)
+
+
+def _csv(path: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int]]:
+    import pyarrow as pa
+
+    for chunk in tables.csv_chunks(path, [], names or tables.csv_header(path)[:1]):
+        yield {name: pa.array(cells, pa.string()) for name, cells in chunk.items()}, len(next(iter(chunk.values())))
+
+
+def _parquet(path: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int]]:
+    with tables.parquet_file(path) as file:
+        for batch in file.iter_batches(batch_size=CHUNK, columns=names):
+            yield {name: batch.column(name) for name in names}, batch.num_rows
+
+
+def _arrow(path: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int]]:
+    reader = _reader(path)
+    count = getattr(reader, "num_record_batches", None)
+    for batch in reader if count is None else map(reader.get_batch, range(count)):
+        batch.validate(full=True)
+        for start in range(0, batch.num_rows, CHUNK):
+            part = batch.slice(start, CHUNK)
+            yield {name: part.column(name) for name in names}, part.num_rows
+
+
+_READERS: Mapping[str, Callable[[Path, Sequence[str]], Iterator[tuple[dict[str, Any], int]]]] = {
+    "csv": _csv,
+    "parquet": _parquet,
+    "arrow": _arrow,
+}
+
+
+def _reader(path: Path) -> Any:
+    """Of an Arrow IPC file, or of a stream in a file."""
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.open_file(pa.memory_map(os.fspath(path)))
+    except pa.ArrowInvalid:
+        pass
+    return pa.ipc.open_stream(pa.memory_map(os.fspath(path)))
+
+
+def _chosen(kinds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: kinds[name] for name in names}
+
+
+def _texts(names: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
+    import pyarrow as pa
+
+    return dict.fromkeys(names, pa.string())
+
+
+def _partition(path: Path) -> dict[str, str]:
+    """Keys and values of the folders KEY=VALUE that a file lies in."""
+    pairs = (part.partition("=") for part in path.parts[:-1] if "=" in part)
+    return {unquote(key): unquote(value) for key, _, value in pairs}
+
+
+def _text_of(value: str) -> str | None:
+    return None if value == NOBODY else value

@@ -1,0 +1,495 @@
+"""From a table in any order to records: DuckDB sorts and computes, and next observations are built as rows pass by.
+
+DuckDB holds no file and no network: it gets batches, spills to a private folder that is deleted, and what it says of an
+error never reaches anybody, since it quotes cells. One thread keeps its results the same from run to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.data.columns import MISSING
+from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.sources.expressions import Expression, checked
+from tacit.data.sources.files import Fields, declared, refuse_overlooked
+from tacit.data.sources.lake import Table
+from tacit.data.sources.steps import MOMENT, TIME, ZONE, Block, in_order, with_next
+from tacit.data.sources.tables import numbers_of
+from tacit.data.spec import PublicSpec
+from tacit.data.store import CHUNK, Array, Records
+from tacit.errors import DataError, FileError, TacitError
+
+MEMORY = "400MB"
+"""That DuckDB may take before it spills."""
+Next = Literal["keep", "drop"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is made of a table.
+
+    Args:
+        unit: column of the unit's id, or `EACH_TRANSITION` or `EACH_EPISODE`.
+        episode: column of the episode's id, which may begin again for each unit where rows are ordered by time; None
+            takes all rows of a unit between terminations and truncations.
+        time: column that orders the rows of an episode: numbers, or dates and times; None keeps the table's order.
+        next: build the next observation from the next row of the episode; its last row is truncated ("keep", where the
+            next observation is its own) or left out ("drop"). None reads the columns of next observations.
+        where: expression that says which rows are read; windows see these alone.
+        qualify: expression that says which of these rows are kept once windows have seen them.
+        reward: expression of the reward.
+        actions: name of an action's column in the spec -> its expression; "" names the only one.
+        columns: likewise of the observation's columns.
+        fields: names of the columns; None takes `Fields.of`.
+    """
+
+    unit: str
+    episode: str | None = None
+    time: str | None = None
+    next: Next | None = None
+    where: str | None = None
+    qualify: str | None = None
+    reward: str | None = None
+    actions: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    fields: Fields | None = None
+
+    @property
+    def owner(self) -> str | None:
+        """The column that says whose a row is, if there is one."""
+        if self.unit == EACH_TRANSITION:
+            return None
+        return self.episode if self.unit == EACH_EPISODE else self.unit
+
+
+def read(
+    table: Table,
+    wanted: Wanted,
+    spec: PublicSpec,
+    *,
+    simulated: bool = False,
+    store: str | os.PathLike[str] | None = None,
+) -> Records:
+    """The records in a table, checked and clipped like those of any other source.
+
+    Raises:
+        DataError: a column is missing, an expression is refused, times are missing or equal, or the records break a
+            rule of `Trajectories`.
+        FileError: the source cannot be read to its end, or the folder exists or cannot be written.
+    """
+    _check(table, wanted)
+    refuse_overlooked(table.name, tuple(table.kinds), wanted.fields or Fields.of(spec), spec)
+    unit = None if wanted.unit in (EACH_TRANSITION, EACH_EPISODE) else wanted.unit
+    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried) as ingest:
+        ingest.start(table.name, numbered=False)
+        with _engine(store) as engine:
+            query, names = _query(table, wanted, spec, engine)
+            blocks = _blocks(table, query, names, spec, engine)
+            if wanted.time is not None:
+                blocks = in_order(blocks, table.name)
+            if wanted.next is not None:
+                blocks = with_next(blocks, drop=wanted.next == "drop")
+            for block in blocks:
+                columns = {name: block[name] for name in _FIELDS if name in block}
+                units = block.get("unit", wanted.unit)
+                ingest.add(columns, units, block.get("number", block["episode"]) if wanted.episode else None)
+        return ingest.finish()
+
+
+_FIELDS = (
+    "observations",
+    "actions",
+    "rewards",
+    "next_observations",
+    "terminations",
+    "truncations",
+    "propensities",
+)
+
+
+def _check(table: Table, wanted: Wanted) -> None:
+    for name, meaning in ((wanted.unit, "unit"), (wanted.episode, "episode"), (wanted.time, "time")):
+        if name is not None and name not in (EACH_TRANSITION, EACH_EPISODE) and name not in table.kinds:
+            raise _missing(table, name, meaning)
+    apart = wanted.owner is None  # then no other row is of the same unit
+    if (wanted.next is not None and (wanted.time is None or apart)) or (wanted.time is not None and apart):
+        raise DataError(
+            "the order of an episode's rows is not defined",
+            where=table.name,
+            expected="the column of the time, and that of the unit, or of episodes that are units",
+            remedy="name them with time= and unit= or episode= (in a command --time, --unit and --episode)",
+        )
+    if len({name.lower() for name in table.kinds}) < len(table.kinds):
+        raise DataError(
+            "two columns have names that differ in their case alone",
+            where=table.name,
+            expected="names that SQL tells apart",
+            remedy="rename one of them",
+        )
+
+
+def _missing(table: Table, name: str, meaning: str) -> DataError:
+    what = f"there is no unit id: no column {name!r}" if meaning == "unit" else f"no column {name!r} for {meaning}"
+    built = {"next_observations": "build them with time= and next=", "terminations": "declare terminals=False"}
+    other = built.get(meaning, "name the one that is there with unit=, episode=, time= or fields=")
+    remedy = f"rename the column, or {other} (in a command --unit, --time, --next, ...)"
+    return DataError(what, where=table.name, expected="a column of that name", remedy=remedy)
+
+
+# -- the engine --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _engine(store: str | os.PathLike[str] | None) -> Iterator[Any]:
+    """A DuckDB that reaches nothing but what is handed to it, with a folder of its own to spill to."""
+    import duckdb
+
+    parent = None if store is None else Path(store).absolute().parent
+    prefix = ".tacit-" if store is None else f".{Path(store).name}."
+    spill = tempfile.mkdtemp(prefix=f"{prefix}spill-", dir=parent)  # with mode 0700
+    try:
+        with duckdb.connect(":memory:") as engine:
+            for setting, value in {
+                "memory_limit": MEMORY,
+                "threads": "1",
+                "temp_directory": spill.replace("'", "''"),
+                "TimeZone": "UTC",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "enable_external_access": "false",
+                "lock_configuration": "true",
+            }.items():
+                engine.execute(f"SET {setting} = '{value}'")
+            yield engine
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+
+
+def _rows(table: Table, used: Sequence[str], query: str, engine: Any) -> Iterator[Any]:
+    """Arrow batches of a query over the table, which it calls `source`."""
+    import duckdb
+    import pyarrow as pa
+
+    failed: list[TacitError | KeyboardInterrupt] = []
+
+    def batches() -> Iterator[Any]:
+        try:
+            yield from table.batches(used)
+        except (TacitError, KeyboardInterrupt) as error:  # the engine would make a text of its own of it
+            failed.append(error)
+            raise
+
+    def attempted(run: Callable[[], Any], wrong: TacitError) -> Any:
+        """What `run` gives; what the engine says of an error quotes cells."""
+        kind: type[Exception] = Exception
+        try:
+            return run()
+        except Exception as error:
+            kind = type(error)
+        if issubclass(kind, duckdb.InterruptException):
+            raise KeyboardInterrupt
+        full = issubclass(kind, (duckdb.OutOfMemoryException, duckdb.IOException))
+        raise failed[0] if failed else _full(table) if full else wrong
+
+    schema = pa.schema([(name, table.kinds[name]) for name in used])
+    engine.register("source", pa.RecordBatchReader.from_batches(schema, batches()))
+    unfit = _uncomputable("an expression does not fit the types of its columns", table)
+    rows = attempted(lambda: engine.sql(query), unfit)
+    wrong = _uncomputable("a cell cannot be computed with", table)
+    reader = attempted(lambda: rows.to_arrow_reader(CHUNK), wrong)
+    while (batch := attempted(lambda: next(reader, None), wrong)) is not None:
+        yield batch
+
+
+def _full(table: Table) -> FileError:
+    return FileError(
+        "the rows cannot be sorted in the memory and on the disk that are free",
+        where=table.name,
+        expected="free space beside the folder that is written, for all columns in use",
+        remedy="free some space, or write to another disk; nothing was left behind",
+    )
+
+
+def _uncomputable(what: str, table: Table) -> DataError:
+    return DataError(
+        what,
+        where=table.name,
+        expected="numbers in arithmetic (of CSV and SQLite, what the spec declares no number is a text)",
+        remedy="correct the expression, for example with cast(COLUMN AS DOUBLE) or try_cast, or the data",
+    )
+
+
+# -- the query ---------------------------------------------------------------------------------------------------------
+
+Names = dict[str, list[tuple[str, str]]]
+"""Field -> (name in the spec or "", name in the query's result) of each of its columns."""
+
+
+def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple[tuple[str, tuple[str, ...]], Names]:
+    """The query, the columns that it reads, and where its results go."""
+    fields = wanted.fields or Fields.of(spec)
+    made, where, qualify = _expressions(table, wanted, spec, fields, engine)
+    columns = _columns(table, wanted, spec, fields, made)
+    by = (wanted.owner, wanted.episode, wanted.time)
+    direct = [source for pairs in columns.values() for _, source in pairs if isinstance(source, str)]
+    read = {name for expression in (*made.values(), *where, *qualify) for name in expression.columns}
+    used = tuple(name for name in table.kinds if name in {*by, *direct, *read})
+    numbers = () if table.typed else _numbers(spec, fields)
+    selected: list[str] = []
+    names: Names = {}
+    for target, pairs in columns.items():
+        for known, source in pairs:
+            text = _raw(source) if isinstance(source, str) else source.sql(used, engine)
+            names.setdefault(target, []).append((known, f"c{len(selected)}"))
+            selected.append(f"{text} AS c{len(selected)}")
+    keys: dict[str, list[str]] = {}
+    whose = None if wanted.unit in (EACH_TRANSITION, EACH_EPISODE) else wanted.unit
+    for target, name in (("unit", whose), ("episode", wanted.episode)):
+        if name is not None:
+            texts = _is_text(table, name)
+            selected.append(f"{f'trim({_raw(name)})' if texts else _raw(name)} AS {target}")
+            keys[target] = [f"strlen({target})", target] if texts else [target]
+    times = {} if wanted.time is None else _times(table, wanted.time)
+    selected += [f"{text} AS {name}" for name, text in times.items()]
+    raw = [f"{_quoted(name)} AS {_raw(name)}" for name in used]
+    typed = [f"{_number(name) if name in numbers else _quoted(name)} AS {_quoted(name)}" for name in used]
+    inner = f"SELECT {', '.join(raw + typed)} FROM source"
+    for condition in where:
+        kept = f'SELECT *, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
+        inner = f'SELECT * FROM ({kept}) WHERE "kept row"'
+    chosen = f"SELECT {', '.join(selected)} FROM ({inner})"
+    for condition in qualify:
+        kept = f'SELECT {", ".join(selected)}, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
+        chosen = f'SELECT * EXCLUDE ("kept row") FROM ({kept}) WHERE "kept row"'
+    return (_ordered(chosen, keys, [name for name in times if name != ZONE]), used), names
+
+
+def _ordered(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]) -> str:
+    """The rows by unit, then by episode in the order in which these begin, then by time; as they come without times."""
+    if not times:
+        return query
+    unit, episode = keys.get("unit", []), keys.get("episode", [])
+    if episode:
+        began = [f"min({time}) OVER (PARTITION BY {', '.join(keys)}) AS began_{time}" for time in times]
+        query = f"SELECT *, {', '.join(began)} FROM ({query})"
+        episode = [*(f"began_{time}" for time in times), *episode]
+    return f"SELECT * FROM ({query}) ORDER BY {', '.join([*unit, *episode, *times])}"
+
+
+def _expressions(
+    table: Table, wanted: Wanted, spec: PublicSpec, fields: Fields, engine: Any
+) -> tuple[dict[tuple[str, str], Expression], list[Expression], list[Expression]]:
+    """Checked expressions by field and name in the spec, and those of the rows that are read and kept."""
+
+    def check(text: str, option: str) -> Expression:
+        return checked(text, option, tuple(table.kinds), wanted.owner, engine)
+
+    made: dict[tuple[str, str], Expression] = {}
+    for target, option, given in (
+        ("actions", "--action", wanted.actions),
+        ("observations", "--column", wanted.columns),
+    ):
+        names = [column.name for column in declared(spec, target)] or list(fields.columns()[target])
+        for name, text in given.items():
+            if (name or names[0]) not in names or (not name and len(names) > 1):
+                what = target.removesuffix("s")
+                raise DataError(
+                    f"there is no {what} {name!r}" if name else f"the {what} has several columns",
+                    where=option,
+                    expected=f"NAME=EXPRESSION with a name of {', '.join(names)}",
+                    remedy=f"name the column of the {what} as the spec does",
+                )
+            made[target, name or names[0]] = check(text, f"{option} {name}".strip())
+    if wanted.reward is not None:
+        made["rewards", ""] = check(wanted.reward, "--reward")
+    rows = ((wanted.where, "--where"), (wanted.qualify, "--qualify"))
+    where, qualify = ([] if text is None else [check(text, option)] for text, option in rows)
+    return made, where, qualify
+
+
+def _columns(
+    table: Table,
+    wanted: Wanted,
+    spec: PublicSpec,
+    fields: Fields,
+    made: Mapping[tuple[str, str], Expression],
+) -> dict[str, list[tuple[str, str | Expression]]]:
+    """Field -> (name in the spec or "", the table's column or an expression) of each of its columns.
+
+    Raises:
+        DataError: a column is missing.
+    """
+    optional = {"truncations", *(() if spec.terminals else ("terminations",))}
+    left = {"next_observations"} if wanted.next is not None else set()
+    left |= set() if spec.propensities else {"propensities"}
+    columns: dict[str, list[tuple[str, str | Expression]]] = {}
+    for target, named in fields.columns().items():
+        if target in left:
+            continue
+        known = [column.name for column in declared(spec, target)]
+        for i, name in enumerate(named):
+            key = known[i] if known else name if target in ("actions", "observations") else ""
+            expression = made.get((target, "" if target == "rewards" else key))
+            if expression is None and name not in table.kinds:
+                if target in optional:
+                    continue
+                raise _missing(table, name, target)
+            columns.setdefault(target, []).append((known[i] if known else "", expression or name))
+    return columns
+
+
+def _numbers(spec: PublicSpec, fields: Fields) -> set[str]:
+    """Columns of a table without types that are numbers in expressions, as the spec has them."""
+    names: set[str] = set()
+    for target, named in fields.columns().items():
+        columns = declared(spec, target)
+        names |= {name for i, name in enumerate(named) if not columns or columns[i].kind != "category"}
+    return names - {fields.terminations, fields.truncations}
+
+
+def _number(name: str) -> str:
+    texts = ", ".join(f"'{text}'" for text in sorted(MISSING))
+    cell = f"trim({_quoted(name)})"
+    return f"CASE WHEN {cell} IN ({texts}) THEN NULL ELSE CAST({cell} AS DOUBLE) END"
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _is_text(table: Table, name: str) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(table.kinds[name]))
+
+
+def _raw(name: str) -> str:
+    """A column as the source has it; under its own name, a number of a source without types is one."""
+    return _quoted(f"{name} as it is")
+
+
+def _times(table: Table, name: str) -> dict[str, str]:
+    """Columns of the query that order the rows; of texts, numbers, times, and the zone of these.
+
+    Raises:
+        DataError: the column has no order.
+    """
+    import pyarrow as pa
+
+    kind, raw = table.kinds[name], _raw(name)
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return {TIME: raw}
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return {TIME: f"epoch_{'ns' if getattr(kind, 'unit', '') == 'ns' else 'us'}({raw})"}
+    if not types.is_string(kind):
+        raise DataError(
+            f"the time column {name!r} is no number and no time",
+            where=table.name,
+            expected="numbers, dates, or dates with times",
+            remedy="choose another column, or cast this one in a query",
+        )
+    zone = r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*([Zz]|UTC|[+-]\d\d(?::?\d\d)?)$"
+    found = f"regexp_extract(trim({raw}), '{zone}', 1)"
+    bare = f"left(trim({raw}), strlen(trim({raw})) - strlen({found}))"
+    return {
+        TIME: f"TRY_CAST(trim({raw}) AS DECIMAL(38, 9))",
+        MOMENT: f"epoch_us(TRY_CAST({bare} AS TIMESTAMP))",
+        ZONE: found,
+    }
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------------
+
+
+def _blocks(
+    table: Table, query: tuple[str, tuple[str, ...]], names: Names, spec: PublicSpec, engine: Any
+) -> Iterator[Block]:
+    """Fields of the rows, with "unit", "episode" and what orders them."""
+    text, used = query
+    row = 0
+    for batch in _rows(table, used, text, engine):
+        block: Block = {"row": np.arange(row, row + batch.num_rows)}
+        row += batch.num_rows
+        for name in {"unit", "episode", TIME, MOMENT, ZONE} & set(batch.schema.names):
+            block[name] = _numpy(batch.column(name))
+        for target, pairs in names.items():
+            words = {column.name for column in declared(spec, target) if column.kind == "category"}
+            cells = {name: _cells(batch.column(name), target, table, known not in words) for known, name in pairs}
+            if declared(spec, target):
+                block[target] = {known: cells[name] for known, name in pairs}
+            elif target in ("terminations", "truncations"):
+                block[target] = _flags(cells[pairs[0][1]], target, table)
+            else:
+                block[target] = np.stack([_plain(cells[name]) for _, name in pairs], axis=1)
+        if "terminations" not in block:
+            block["terminations"] = np.zeros(batch.num_rows, np.bool_)
+        yield block
+
+
+def _cells(column: Any, target: str, table: Table, numbers: bool) -> Array:
+    """An Arrow column of a field; decimals are floats, and so are texts that ought to be numbers and all are.
+
+    Raises:
+        DataError: it holds neither numbers nor texts.
+    """
+    import pyarrow as pa
+
+    types, kind = pa.types, column.type
+    simple = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_string, types.is_null)
+    if not any(check(kind) for check in simple):
+        raise DataError(
+            f"{target} has a column or an expression that gives neither numbers nor texts",
+            where=table.name,
+            expected="numbers, texts or truth values",
+            remedy="compute numbers from it, for example with epoch(TIME) or date_diff('day', TIME, OTHER)",
+        )
+    if types.is_decimal(kind) or (numbers and types.is_string(kind)):
+        with contextlib.suppress(pa.ArrowInvalid):  # a text that is no number is refused later, by its column
+            column = column.cast(pa.float64())
+    return _numpy(column)
+
+
+def _numpy(column: Any) -> Array:
+    """An Arrow column as numbers, or as objects where its cells are none or some are missing."""
+    import pyarrow as pa
+
+    types, kind = pa.types, column.type
+    if types.is_floating(kind) or (not column.null_count and (types.is_integer(kind) or types.is_boolean(kind))):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if types.is_string(kind):  # one object for each different text
+        column = column.dictionary_encode()
+        each = np.array([*column.dictionary.to_pylist(), None], dtype=object)
+        return np.asarray(each[column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)])
+    return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+
+
+def _plain(cells: Array) -> Array:
+    """Numbers of cells without a declared column: NaN, which is refused, of what is none."""
+    return cells if cells.dtype != object else numbers_of(cells)
+
+
+def _flags(cells: Array, target: str, table: Table) -> Array:
+    """Zeros and ones of cells, which may be words.
+
+    Raises:
+        DataError: a cell is none.
+    """
+    if cells.dtype == object:
+        words = {"true": 1.0, "false": 0.0}
+        known = [words.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells.tolist()]
+        cells = numbers_of(np.array([*known, None], dtype=object)[:-1])
+    if ((cells != 0) & (cells != 1)).any():
+        what, remedy = f"{target} is not boolean", "correct the data or leave the row out"
+        raise DataError(what, where=table.name, expected="True, False, 0 or 1", remedy=remedy)
+    return cells

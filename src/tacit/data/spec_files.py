@@ -1,0 +1,96 @@
+"""Public bounds in files, TOML or JSON, and a template of one that is made from the header of a table alone."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit import plain_files
+from tacit.data.spec import PublicSpec
+from tacit.errors import FileError
+
+SCHEMA = Path(__file__).with_name("spec.schema.json")
+"""The JSON schema of what `PublicSpec.to_json` writes, and of the same in TOML."""
+_FLAGS = ("termination", "truncation", "propensity")
+_HEAD = """\
+# Public bounds of the records, one block for each column.
+#
+# Take every bound and every label from the documentation of the records: a code book, a form, a device's manual.
+# Never take them from the cells: bounds that were fitted to the records would release them.
+#
+# 1. Move the columns of the actions below [action], and write [[action.columns]] above each.
+# 2. Delete the columns that nobody needs: ids, times, and next observations that the import builds.
+# 3. Fill in what each column needs, then check the file: tacit spec check SPEC TABLE
+
+source = "declared"    # where the bounds come from: environment, physics, declared or public_data
+terminals = true       # false where no episode ever ends by itself
+propensities = false   # true where a column has the behaviour policy's probability of the action
+"""
+_COLUMN = """\
+[[{space}.columns]]
+name = {name}
+kind = "number"        # or "integer"; or "category", with labels in place of low and high
+# low =                # smallest value that can occur
+# high =               # largest value that can occur
+# labels = ["no", "yes"]
+# missing = "flag"     # "refuse" where it is not said; "fill:VALUE"; or "flag", a column of its own for missing cells
+# step =               # typical size of a change from one row to the next, for a number
+"""
+
+
+def read(path: Path) -> PublicSpec:
+    """The public bounds in a file, which is TOML where it is called .toml, and else JSON.
+
+    Raises:
+        FileError: the file is missing, or neither TOML nor JSON.
+        DataError: a field is missing or invalid.
+    """
+    kind = "TOML" if path.suffix.lower() == ".toml" else "JSON"
+    value: Any = None
+    missing = False
+    try:
+        text = plain_files.text(path)
+        value = tomllib.loads(text) if kind == "TOML" else json.loads(text)
+    except OSError:
+        missing = True
+    except (ValueError, RecursionError):
+        pass
+    if value is None:
+        raise FileError(
+            "there is no such file" if missing else f"the file is no {kind}",
+            where=str(path),
+            expected="a TOML or JSON file of public bounds",
+            remedy="check the path" if missing else "mend it, or begin with the template of `tacit spec init`",
+        )
+    return PublicSpec.from_json(value, where=str(path))
+
+
+def template(names: Sequence[str]) -> str:
+    """A TOML file to fill in: it knows the names of a table's columns, and nothing of their cells.
+
+    Args:
+        names: the header. `reward` and `action` go where they belong, names of flags are read without bounds, and all
+            others stand as observations.
+    """
+    spaces: dict[str, list[str]] = {"observation": [], "action": [], "reward": []}
+    for name in names:
+        space = name.partition("_")[0] if name.partition("_")[0] in ("action", "reward") else "observation"
+        if name not in _FLAGS:
+            spaces[space].append(name)
+    return "\n".join((_HEAD, *_blocks(spaces)))
+
+
+def _blocks(spaces: dict[str, list[str]]) -> Iterator[str]:
+    for space, names in spaces.items():
+        yield f'[{space}]\nkind = "columns"\n'
+        if space != "observation" and not names:
+            yield f"# [[{space}.columns]]\n"
+        yield from (_COLUMN.format(space=space, name=_quoted(name)) for name in names)
+
+
+def _quoted(name: str) -> str:
+    """A basic string of TOML, whose escapes are those of JSON."""
+    return json.dumps(name).replace("\x7f", "\\u007f")

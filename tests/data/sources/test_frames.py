@@ -1,0 +1,85 @@
+"""Data frames of any library: the same records as from files, and the same refusals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from visits import CANARY, REWARD, SORTED, SPEC, assert_quiet, rows, table
+
+from tacit.data import PublicSpec, Trajectories
+from tacit.errors import DataError
+
+duckdb = pytest.importorskip("duckdb")
+
+STEPS: dict[str, Any] = {"unit": "patient", "episode": "visit", "time": "moment", "next": "keep", "reward": REWARD}
+
+
+def relation(frame: pd.DataFrame) -> Any:
+    return duckdb.connect(":memory:").from_df(frame)
+
+
+def polars(frame: pd.DataFrame) -> Any:
+    return pytest.importorskip("polars").from_pandas(frame)
+
+
+def lazy(frame: pd.DataFrame) -> Any:
+    """Without Arrow's interface, known to narwhals alone."""
+    return pytest.importorskip("narwhals").from_native(relation(frame)).lazy()
+
+
+FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "pandas": lambda frame: frame,
+    "categories": lambda frame: frame.astype({"drug": "category", "ward": "category"}),
+    "nullable": lambda frame: frame.convert_dtypes(),
+    "arrow": lambda frame: pa.Table.from_pandas(frame),
+    "batches": lambda frame: pa.Table.from_pandas(frame).to_reader(max_chunksize=2),
+    "duckdb": relation,
+    "polars": polars,
+    "lazy": lazy,
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_every_frame_gives_the_same_records(kind: str) -> None:
+    data = Trajectories.from_frame(FRAMES[kind](table()), spec=SPEC, simulated=True, **STEPS)
+    assert rows(data) == SORTED
+    assert not data._records.queried
+
+
+def test_the_records_are_stored_and_the_unit_named(tmp_path: Path) -> None:
+    data = Trajectories.from_frame(table(), spec=SPEC, store=tmp_path / "visits", **STEPS)
+    assert data._records.unit == "patient"
+    assert rows(Trajectories.open(tmp_path / "visits")) == SORTED
+    assert [path.name for path in tmp_path.iterdir()] == ["visits"]
+
+
+def test_zones_of_a_typed_time_are_read_in_utc() -> None:
+    frame = table()
+    frame["moment"] = frame["moment"].dt.tz_localize("Europe/Paris")
+    spec = PublicSpec(SPEC.observation, SPEC.action, SPEC.reward, "declared", terminals=False)
+    data = Trajectories.from_frame(
+        frame, spec=spec, simulated=True, **STEPS | {"reward": "-hour(moment) / 24", "where": "patient = 'ann'"}
+    )
+    assert data.columns["rewards"].tolist() == pytest.approx([-23 / 24] * 4)
+
+
+@pytest.mark.parametrize(
+    ("frame", "what"),
+    [
+        (object(), "this is no table"),
+        (table(note=[1, CANARY, 2.5, None, b"x", {}]), "this is no table, or holds cells that Arrow has no type for"),
+        (pd.concat([table(), table()[["drug"]]], axis=1), "this is no table|two columns have one name"),
+        (table(drug=CANARY), "the column 'drug' has a label that the spec does not declare"),
+    ],
+)
+def test_a_bad_frame_is_refused_in_a_sentence(frame: Any, what: str) -> None:
+    with pytest.raises(DataError, match=what) as caught:
+        Trajectories.from_frame(frame, spec=SPEC, **STEPS)
+    assert_quiet(caught.value)
+    assert not re.search(r"row \d", str(caught.value))
