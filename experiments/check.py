@@ -20,6 +20,7 @@ EXPERIMENTS = (
     "maze_synthesis",
     "gpope_chain",
     "gpope_chain_baselines",
+    "gpope_schedules",
     "gpope_mountain_car",
     "gpope_hiv",
     "ope_random_mdp",

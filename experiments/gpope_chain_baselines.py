@@ -29,7 +29,7 @@ from experiments.check import Figure
 from experiments.configuration import Json
 from experiments.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead
 from experiments.ope_methods import Setting, named
-from experiments.ope_plots import IMAGES, Curve, Panel, draw, over_units
+from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 
 POOL, QUICK_POOL, QUICK_TRIALS = 12_000, 1_000, 3
@@ -94,25 +94,12 @@ def figures() -> list[Figure]:
 
 
 def plot() -> None:
-    """Write docs/images/gpope_chain.svg (RMSE and MSPBE over m) and gpope_steps.svg (GPOPE over its step size)."""
+    """Write docs/images/gpope_chain.svg: RMSE and MSPBE over m."""
     stores, picture = (store(), gpope_chain.store()), []
     for column, title in (("rmse", "RMSE of V"), ("mspbe", "MSPBE")):
         for epsilon in gpope_chain.EPSILONS:
             picture.append(over_units(stores, "chain", epsilon, gpope_chain.UNITS, column=column, title=title))
     draw(picture, "Private values of the chain by method", IMAGES / "gpope_chain.svg")
-    steps = []
-    for column, title in (
-        ("raw_mean", "RMSE of V, m = 1,000, replace one"),
-        ("mspbe_mean", "MSPBE, m = 1,000, replace one"),
-    ):
-        curves = []
-        for name, shown in (("gpope", "full batch"), ("gpope_paper", "one of m")):
-            for epsilon in gpope_chain.EPSILONS:
-                values = store().values(Setting(1_000, epsilon, "replace_one").key("chain", name))
-                factors = [step / values["grid"][values["default"]] for step in values["grid"]]
-                curves.append(Curve(f"{shown}, epsilon {epsilon:g}", factors, values[column]))
-        steps.append(Panel(title, "step size over its public default", curves))
-    draw(steps, "GPOPE on the chain by step size", IMAGES / "gpope_steps.svg")
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
@@ -125,7 +112,7 @@ def main(arguments: list[str]) -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--plot", action="store_true", help="draw docs/images/gpope_*.svg from the results")
+    parser.add_argument("--plot", action="store_true", help="draw docs/images/gpope_chain.svg from the results")
     options = parser.parse_args(arguments)
     if options.plot:
         return plot()

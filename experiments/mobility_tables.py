@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments import mobility_ablation, mobility_allocation, mobility_noise
 from experiments import mobility_frontier as frontier
 from experiments.dppg_tables import BLANK, NONE, kept, markdown
 from experiments.mobility_runs import GEOLIFE
@@ -37,6 +38,44 @@ WORDS = {
 SHOWN = {
     "sequence": ("SEQ", "DailyLoc", "StayLen", "HomeArr", "ActSlot", "NMove", "Bigram", "Motif"),
     "reference": ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank"),
+}
+
+QUOTED = {
+    "PateGAIL++ without noise": ("0.0699", "0.1046", "0.0130", "0.0256", "0.0176"),
+    "GAN": ("0.6931", "0.5795", "0.3191", "1.0000", "1.0000"),
+    "SeqGAN": ("0.0757", "0.0881", "0.0115", "0.0752", "0.0329"),
+    "Time-Geo": ("0.0544", "0.4955", "0.4116", "0.1515", "0.1461"),
+    "MoveSim": ("0.0311", "0.0293", "0.0058", "0.0387", "0.0173"),
+    "DiffTraj": ("0.0105", "0.3792", "0.0087", "0.0501", "0.0576"),
+    "PATEGAIL, noise 0.1": (NONE, "0.6915", NONE, "0.0512", "0.2698"),
+    "PateGAIL++, noise 0.1": (NONE, "0.4914", NONE, "0.0278", "0.0607"),
+}
+"""Figures of the paper on Geolife, on another split of the people: the order of `SHOWN["reference"]`."""
+NOISE = {
+    "free": "no noise, days begin where the test days do",
+    **{f"run/{scale}": f"Laplace noise of scale {scale}, as published" for scale in ("0.01", "0.1", "1")},
+}
+ALLOCATIONS = {
+    f"{name}/{epsilon}": f"{words}, epsilon {epsilon}"
+    for epsilon in ("10", "2")
+    for name, words in {
+        "uniform": "even noise",
+        "paper": "noise by sensitivity",
+        "mirrored": "noise by sensitivity, mirrored",
+        "utility": "noise by use",
+        "noise": "noise alone",
+    }.items()
+}
+CRITICS = {
+    **{f"penalty {weight}/inf": f"gradient penalty {weight}, no noise" for weight in (0, 1, 5, 10, 15, 20)},
+    "spectral norm/inf": "spectral norm, no noise",
+    "cross-entropy/inf": "cross-entropy critic (PATEGAIL), no noise",
+    "80 % of the people/inf": "80 % of the people, no noise",
+    "40 % of the people/inf": "40 % of the people, no noise",
+    "silent/inf": "rewards that are zero",
+    "recipe/10": "the recipe, epsilon 10",
+    "40 % of the people/10": "40 % of the people, epsilon 10",
+    "local/10": "noise by every device, epsilon 10",
 }
 
 
@@ -74,6 +113,32 @@ def by_measure(results: Store, people: int, epsilon: float, metrics: str) -> str
     for row, words in WORDS.items():
         cells = [values(results, people, row, epsilon, metrics, name) for name in names]
         rows.append([words, *(f"{np.mean(one):.4f}" if one else BLANK if one is None else NONE for one in cells)])
+    return markdown(names, rows)
+
+
+def reference(results: Store, people: int) -> str:
+    """The papers' five measures, a line for every row and epsilon that is run, the published figures first."""
+    names, floor = SHOWN["reference"], _floor(results, people).get("reference", {})
+    rows = [[f"{words}, quoted", *figures] for words, figures in QUOTED.items()] if people == GEOLIFE else []
+    rows.append(["real against real people", *(f"{floor[name]:.4f}" if name in floor else BLANK for name in names)])
+    for row, words in WORDS.items():
+        for epsilon in frontier.EPSILONS:
+            cells = [values(results, people, row, epsilon, "reference", name) for name in names]
+            if cells[0] is None or cells[0]:
+                promise = "epsilon infinite" if np.isinf(epsilon) else f"epsilon {epsilon:g}"
+                rows.append([f"{words}, {promise}", *(f"{np.mean(one):.4f}" if one else BLANK for one in cells)])
+    return markdown(names, rows)
+
+
+def recipes() -> str:
+    """The same of PateGAIL++ on Geolife with other noise, allocations and critics: means over seeds."""
+    names, rows = SHOWN["reference"], []
+    for module, said in ((mobility_noise, NOISE), (mobility_allocation, ALLOCATIONS), (mobility_ablation, CRITICS)):
+        results = module.store()
+        for group, words in said.items():
+            keys = [key for key in module.rows() if key.rpartition("/")[0] == group]
+            found = [results.values(key)["reference"] for key in keys]
+            rows.append([words, *(f"{np.mean([one[name] for one in found]):.4f}" for name in names)])
     return markdown(names, rows)
 
 

@@ -29,11 +29,11 @@ from experiments import (
     faults,
     mobility_frontier,
     mobility_tables,
+    ope_pages,
     synthesis_pages,
 )
 from experiments.dppg_tables import markdown
 from experiments.history import CHANGED_AFTER_EVALUATION
-from experiments.mobility_runs import GEOLIFE
 from experiments.store import RESULTS, ROOT
 from tacit.envs.populations import Kind
 
@@ -74,14 +74,15 @@ def experts_by_epsilon() -> str:
 def movement(people: int) -> str:
     """SEQ by epsilon, and every measure at epsilon 2."""
     results = mobility_frontier.store()
-    sets = ("sequence", "reference", "robust") if people == GEOLIFE else ("sequence", "robust")
     blocks = [f"SEQ\n\n{mobility_tables.by_epsilon(results, people)}"]
-    blocks += [f"{one}, epsilon 2\n\n{mobility_tables.by_measure(results, people, 2.0, one)}" for one in sets]
+    for one in ("sequence", "robust"):
+        blocks.append(f"{one}, epsilon 2\n\n{mobility_tables.by_measure(results, people, 2.0, one)}")
     return "\n\n".join(blocks)
 
 
 TABLES: dict[str, Callable[[], str]] = {
     **synthesis_pages.PAGES,
+    **ope_pages.PAGES,
     "dppg_short": lambda: dppg_tables.short(dppg_frontier.store(), dppg_table1.store(), dppg_riverswim.store()),
     "dppg_frontier": lambda: dppg_tables.frontier(dppg_frontier.store()),
     "dppg_riverswim": lambda: dppg_tables.riverswim(dppg_riverswim.store()),
@@ -92,6 +93,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "experts_table": experts_by_epsilon,
     "experts_prefixes": lambda: experts_tables.prefixes(experts_table.store()),
     **{f"mobility_{people}": lambda people=people: movement(people) for people in mobility_frontier.PEOPLE},
+    **{
+        f"mobility_reference_{people}": lambda people=people: mobility_tables.reference(
+            mobility_frontier.store(), people
+        )
+        for people in mobility_frontier.PEOPLE
+    },
+    "mobility_recipes": mobility_tables.recipes,
     "faults": lambda: faults.table(faults.store()),
 }
 

@@ -60,6 +60,7 @@ WORDS = {
 }
 TRIVIAL = {"push": "best constant push, nothing learned", "straight": "straight at the goal, nothing learned"}
 MEASURES = ("marginal", "correlation", "told_apart", "in_wall", "next_position", "next_velocity", "reward_error")
+WITHOUT_WALLS = ("marginal", "correlation", "told_apart", "next_state", "reward_error")
 
 
 def table1() -> str:
@@ -83,28 +84,21 @@ def table1() -> str:
 
 
 def table3() -> str:
-    """Closeness and errors of every table, one block a maze and epsilon."""
+    """Closeness and errors of every table, one block a domain and epsilon."""
     results, blocks = table3_fidelity.store(), []
-    for domain in table3_fidelity.MAZES:
+    for domain in dict.fromkeys(name for name, *_ in table3_fidelity.tables()):
+        measures = MEASURES if domain in table3_fidelity.MAZES else WITHOUT_WALLS
         for epsilon in table1_transitions.EPSILONS:
             rows = []
             for way in dict.fromkeys(way for name, way, *_ in table3_fidelity.tables() if name == domain):
                 at = epsilon if ways.WAYS[way].private else 0.0
                 cells = [
-                    shown(
-                        table3_fidelity.column,
-                        results,
-                        domain,
-                        way,
-                        at,
-                        measure,
-                        digits=3,
-                        interval=False,
-                    )
-                    for measure in MEASURES
+                    shown(table3_fidelity.column, results, domain, way, at, measure, digits=3, interval=False)
+                    for measure in measures
                 ]
                 rows.append([WORDS[way], *cells])
-            blocks.append(f"{domain}, epsilon {epsilon:g}\n\n{markdown([named(one) for one in MEASURES], rows)}")
+            title = f"{domain.replace('_', '-')}, epsilon {epsilon:g}"
+            blocks.append(f"{title}\n\n{markdown([named(one) for one in measures], rows)}")
     return "\n\n".join(blocks)
 
 

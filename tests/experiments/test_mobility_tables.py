@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from experiments.store import Store
 
-from experiments import mobility_frontier, mobility_noise, mobility_tables
+from experiments import mobility_ablation, mobility_allocation, mobility_frontier, mobility_noise, mobility_tables
 
 SEQUENCE = ("SEQ", "DailyLoc", "StayLen", "HomeArr", "ActSlot", "NMove", "Bigram", "Motif")
 REFERENCE = ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank")
@@ -89,3 +89,27 @@ def test_the_honest_epsilons_of_the_published_noise() -> None:
     assert 4.2 <= row["check"] <= row["certified"] <= 4.6 < row["renyi"] < row["pure"]
     assert row["certified"] < row["with_variance"] < 2 * row["certified"]
     assert mobility_noise.apart(row) < 0.5
+
+
+def test_the_five_measures_have_every_row_at_every_epsilon_and_the_published_figures_where_the_data_are_those(
+    invented: Store,
+) -> None:
+    geolife, city = (mobility_tables.reference(invented, people).splitlines() for people in (83, 9_481))
+    assert geolife[2] == "| PateGAIL++ without noise, quoted | 0.0699 | 0.1046 | 0.0130 | 0.0256 | 0.0176 |"
+    assert "| MoveSim, quoted | 0.0311 | 0.0293 | 0.0058 | 0.0387 | 0.0173 |" in geolife
+    assert "| one-shot imitation, epsilon 2 | 0.0015 | 0.0015 | 0.0015 | 0.0015 | 0.0015 |" in geolife
+    assert len(geolife) == 2 + len(mobility_tables.QUOTED) + 1 + 5 * len(mobility_tables.WORDS)
+    assert city[2] == "| real against real people | 0.5000 | 0.5000 | 0.5000 | 0.5000 | 0.5000 |"
+    assert not [line for line in city if "gradients" in line]
+    assert "| one-shot imitation, epsilon infinite | 0.0011 | 0.0011 | 0.0011 | 0.0011 | 0.0011 |" in city
+
+
+def test_recipes_are_all_groups_of_rows_of_their_experiments() -> None:
+    experiments = {
+        mobility_noise: mobility_tables.NOISE,
+        mobility_allocation: mobility_tables.ALLOCATIONS,
+        mobility_ablation: mobility_tables.CRITICS,
+    }
+    for module, said in experiments.items():
+        measured = {key.rpartition("/")[0] for key in module.rows()}
+        assert {group for group in measured if not group.startswith(("epsilon", "naive"))} - {"naive"} == set(said)
