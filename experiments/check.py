@@ -1,7 +1,7 @@
 """Recompute every promised figure from the raw rows: `python -m experiments.check [NAME...]`.
 
-Exits with 1 when a figure misses its bound, a row is missing, or a row's configuration differs from what the
-experiment asks for today. It compares configurations and figures, never sources, and never fails on age.
+Exits with 1 when a figure misses its bound, a row is missing that no queue will make, or a row's configuration differs
+from what the experiment asks for today. It compares configurations and figures, never sources, and never fails on age.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from experiments.history import CHANGED_AFTER_EVALUATION
+from experiments.queue import QUEUE
 from experiments.store import ROOT, Store
 
 EXPERIMENTS = (
@@ -101,14 +102,21 @@ def check(name: str) -> tuple[list[str], bool]:
     if foreign := sum(not row["command"].startswith("python -m experiments.") for row in results.rows.values()):
         lines.append(f"     {foreign} rows were made by a module that is not in this history")
     lines += [f"     {sentence}" for sentence in CHANGED_AFTER_EVALUATION.get(name, ())]
-    faults = [f"the row {key} is missing" for key in asked if key not in results.rows]
+    absent, queued = [key for key in asked if key not in results.rows], name in {job.name for job in QUEUE}
+    if absent and queued:
+        lines.append(f"     {len(absent)} of {len(asked)} rows are queued; nothing is claimed of them")
+    faults = [] if queued else [f"the row {key} is missing" for key in absent]
     differing = Counter(change for key in asked if key in results.rows for change in results.changes(key))
     faults += [f"{count} rows have another configuration: {change}" for change, count in differing.items()]
     lines += [f"MISS {fault}" for fault in faults]
     try:
         figures: list[Figure] = module.figures()
     except LookupError as missing:
-        return [*lines, f"MISS {missing.args[0]}"], False
+        return (
+            ([*lines, "     its figures wait for them"], True)
+            if queued
+            else ([*lines, f"MISS {missing.args[0]}"], False)
+        )
     return lines + [str(figure) for figure in figures], not faults and all(figure.holds for figure in figures)
 
 

@@ -61,7 +61,10 @@ def test_own_data(tmp_path: Path) -> None:
     certificate = Certificate.load(tmp_path / "certificate.json")
     assert certificate.verify().private
     assert not certificate.simulated
-    assert {path.name for path in (tmp_path / "visits").iterdir()} >= {"synthetic-epsilon4-v0", "synthetic-epsilon2-v0"}
+    assert {path.name for path in tmp_path.glob("*.parquet")} == {
+        "synthetic-epsilon4.parquet",
+        "synthetic-epsilon2.parquet",
+    }
     changes = [float(change) for change in re.findall(r"mean change ([+-]\d+\.\d)", shown)]
     assert changes[0] > max(
         changes[1:]
