@@ -302,11 +302,11 @@ def _difference(spec: PublicSpec) -> _Constants:
 
 def _one_hot_too(space: Box, center: list[float], scale: list[float]) -> _Constants:
     """Constants of the dimensions, with those of one-hot in the place of a category's."""
-    counts = space.categories
-    return tuple(  # type: ignore[return-value]
-        [x for x, count in zip(constants, counts, strict=True) for x in ([0.5] * count or [x])]
-        for constants in (center, scale)
-    )
+
+    def widened(constants: list[float]) -> list[float]:
+        return [x for own, count in zip(constants, space.categories, strict=True) for x in ([0.5] * count or [own])]
+
+    return widened(center), widened(scale)
 
 
 def _rising(values: tuple[float, ...]) -> bool:
