@@ -65,32 +65,26 @@ MAZES: Mapping[str, Layout] = {name: LAYOUTS[name] for name in ("ring", "tee", "
     "halls": HALLS
 }
 POPULATION, ROWS_SEED, START_SEED, EPISODES, LOOKS = 1_000_000, 960, 950, 100, 4
-PROBES, SEED, FINAL_SEEDS = ("comb", "zigzag", "halls"), 900, (901, 902, 903)
+PROBES, SEED, FINAL_SEEDS = ("comb", "zigzag", "halls"), 900, (901, 902)
 """Every setting is tried with one seed where a straight run fails; what is chosen, with others in every maze."""
 FINE = "target_rate=0.05 waves=2.0"
 SEARCH: tuple[tuple[str, str], ...] = (
     ("td3_bc", "discount=0.99 target_rate=0.05 alpha=100.0 waves=2.0 steps=32000"),
     ("edac", "discount=0.99 target_rate=0.05 waves=2.0 steps=16000"),
     ("iql", "discount=0.99 target_rate=0.05 expectile=0.9 inverse_temperature=3.0 waves=2.0 steps=24000"),
-    ("td3_bc", f"{FINE} alpha=40.0 steps=32000"),
     ("iql", f"{FINE} expectile=0.9 inverse_temperature=10.0 weight_cap=100000.0 steps=24000"),
-    ("td3_bc", f"{FINE} alpha=100.0 layer_norm=True steps=32000"),
-    ("td3_bc", f"{FINE} alpha=40.0 layer_norm=True steps=32000"),
-    ("td3_bc", "target_rate=0.02 waves=2.0 alpha=40.0 steps=48000"),
+    ("td3_bc", f"{FINE} alpha=40.0 steps=32000"),
+    ("td3_bc", f"{FINE} alpha=100.0 steps=16000"),
+    ("td3_bc", f"{FINE} alpha=40.0 steps=16000"),
+    ("iql", f"{FINE} expectile=0.9 inverse_temperature=10.0 weight_cap=100000.0 steps=12000"),
+    ("edac", f"{FINE} steps=8000"),
+    ("td3_bc", f"{FINE} alpha=40.0 layer_norm=True steps=16000"),
     *((agent, "former") for agent in AGENTS),
+    ("iql", f"{FINE} expectile=0.95 inverse_temperature=10.0 weight_cap=100000.0 steps=12000"),
+    ("edac", f"{FINE} diversity=0.0 steps=8000"),
+    ("td3_bc", f"{FINE} alpha=40.0 width=128 batch=256 steps=16000"),
     ("td3_bc", "discount=0.995 target_rate=0.05 alpha=100.0 waves=2.0 steps=32000"),
-    ("td3_bc", "discount=0.98 target_rate=0.05 alpha=100.0 waves=2.0 steps=32000"),
     ("td3_bc", "discount=0.995 target_rate=0.1"),
-    ("iql", f"{FINE} expectile=0.9 inverse_temperature=5.0 weight_cap=3000.0 steps=24000"),
-    ("iql", f"{FINE} expectile=0.95 inverse_temperature=3.0 steps=24000"),
-    ("edac", "target_rate=0.02 waves=2.0 steps=24000"),
-    ("td3_bc", f"{FINE} alpha=100.0 width=128 batch=256"),
-    ("td3_bc", "target_rate=0.05 alpha=100.0 steps=32000"),
-    ("iql", f"{FINE} expectile=0.9 inverse_temperature=3.0 width=128 batch=256"),
-    ("edac", f"{FINE} diversity=0.0 steps=16000"),
-    ("edac", f"{FINE} critics=10 steps=16000"),
-    ("edac", f"{FINE} width=128 batch=256"),
-    ("td3_bc", "target_rate=0.02 waves=2.0 alpha=40.0 width=256 batch=256 steps=48000"),
 )
 """Agents and what is changed in their settings, in the order in which they are run."""
 
