@@ -5,7 +5,8 @@
 
 `QUEUE` names the experiments whose rows are wanted, the most important first, with a budget of CPU hours each. A row
 is written when it is done, so that a stopped queue goes on where it was. Rows that exist are never made again because
-code moved; superseded rows go to `results/archive/` first (`Store.archive`).
+code moved; superseded rows go to `results/archive/` first (`Store.archive`). An experiment whose rows are cheaper
+together has `together(keys)`, which groups them, and `run_rows(keys, results)`, which makes one group.
 """
 
 from __future__ import annotations
@@ -45,13 +46,19 @@ class Job:
         """Make the missing rows until the hours are spent, by a clock of CPU seconds."""
         module = importlib.import_module(f"experiments.{self.name}")
         began, missing = clock(), self.missing()
-        for done, key in enumerate(missing):
+        groups: list[list[str]] = module.together(missing) if hasattr(module, "together") else [[k] for k in missing]
+        done = 0
+        for keys in groups:
             spent = (clock() - began) / 3_600
             if spent >= self.hours:
                 print(f"{self.name}: {spent:.2f} CPU hours are spent, {len(missing) - done} rows are left", flush=True)
                 return
-            print(f"{self.name} {done + 1}/{len(missing)}: {key}", flush=True)
-            module.run_row(key, module.store())
+            print(f"{self.name} {done + 1}/{len(missing)}: {keys[0]}, {len(keys)} together", flush=True)
+            if len(keys) > 1:
+                module.run_rows(keys, module.store())
+            else:
+                module.run_row(keys[0], module.store())
+            done += len(keys)
 
 
 QUEUE: tuple[Job, ...] = (

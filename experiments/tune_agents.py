@@ -41,7 +41,7 @@ import ast
 import functools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,7 @@ def store(path: Path | None = None, *, quick: bool = False) -> Store:
     return Store(path or folder / f"{NAME}.json", asked, hyperparameters="each row's name holds its settings")
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=len(MAZES))
 def real(name: str) -> Columns:
     """The rows that agents learn from."""
     return rows_of(maze.collect(MAZES[name], POPULATION, seed=ROWS_SEED))
@@ -149,38 +149,56 @@ def trivial(name: str) -> dict[str, dict[str, float]]:
     }
 
 
-def learned(name: str, agent: Any, seed: int) -> dict[str, Any]:
-    """Returns of an agent that learned, those on its way, and CPU seconds without those of the looks."""
-    curve, looking = {}, 0.0
+def learned(names: Sequence[str], agent: Any, seed: int) -> list[dict[str, Any]]:
+    """For each maze the returns of an agent that learned, those on its way, and its share of the CPU seconds."""
+    curves: list[dict[str, float]] = [{} for _ in names]
+    looking = 0.0
 
     def look(done: int, policies: list[Any]) -> None:
         nonlocal looking
         began = time.process_time()
-        curve[str(done)] = returns(name, policies[0])[0]
+        for name, curve, policy in zip(names, curves, policies, strict=True):
+            curve[str(done)] = returns(name, policy)[0]
         looking += time.process_time() - began
 
-    table, began = real(name), time.process_time()
-    policy = train_tables([table], agent, seeds=[seed], watch=Watch(-(-agent.steps // LOOKS), look))[0]
-    spent = time.process_time() - began - looking
-    return {
-        "all": returns(name, policy)[0],
-        "far": returns(name, policy, "far")[0],
-        "curve": curve,
-        "cpu_s": round(spent, 1),
-    }
+    tables, began = [real(name) for name in names], time.process_time()
+    policies = train_tables(tables, agent, seeds=[seed], watch=Watch(-(-agent.steps // LOOKS), look))
+    spent = round((time.process_time() - began - looking) / len(names), 1)
+    return [
+        {"all": returns(name, policy)[0], "far": returns(name, policy, "far")[0], "curve": curve, "cpu_s": spent}
+        for name, policy, curve in zip(names, policies, curves, strict=True)
+    ]
+
+
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents with the same settings and seed, in whatever maze, learn in one stack."""
+    groups: dict[str, list[str]] = {}
+    for key in keys:
+        groups.setdefault(key.split("/", 1)[1], []).append(key)
+    return [one for group, all_ in groups.items() for one in ([[k] for k in all_] if group == "trivial" else [all_])]
+
+
+def run_rows(keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
+    """Make the rows of one stack."""
+    names, (kind, setting, word) = [key.split("/")[0] for key in keys], keys[0].split("/")[1:]
+    agent, seed = config(kind, setting), int(word)
+    found = learned(names, replace(agent, steps=100) if quick else agent, seed)
+    for key, name, values in zip(keys, names, found, strict=True):
+        _put(results, key, name, seed, values)
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     """Make one row."""
-    name, kind, *rest = key.split("/")
+    name, kind = key.split("/")[:2]
     if kind == "trivial":
-        seed, values = START_SEED, trivial(name)
+        _put(results, key, name, START_SEED, trivial(name))
     else:
-        agent, seed = config(kind, rest[0]), int(rest[1])
-        values = learned(name, replace(agent, steps=100) if quick else agent, seed)
-    results.put(
-        key, dataset=f"simulated maze {name}, {POPULATION} transitions, seed {ROWS_SEED}", seed=seed, values=values
-    )
+        run_rows([key], results, quick=quick)
+
+
+def _put(results: Store, key: str, name: str, seed: int, values: dict[str, Any]) -> None:
+    words = f"simulated maze {name}, {POPULATION} transitions, seed {ROWS_SEED}"
+    results.put(key, dataset=words, seed=seed, values=values)
     print(f"{key}: {values}", flush=True)
 
 
