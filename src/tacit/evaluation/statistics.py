@@ -8,9 +8,9 @@ interval comes from runs drawn again, task by task.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from tacit.envs.rollouts import Policies
 from tacit.errors import DataError
 
 Floats = npt.NDArray[np.float64]
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
