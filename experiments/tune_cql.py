@@ -4,8 +4,8 @@
     python -m experiments.tune_cql --table     # what there is, a line a setting
 
 A row is CQL without privacy on the logs of one population: of a world, a kind of experts and a seed of 0 to 7, none of
-which the table uses. `former` is what the table had. Chosen is, for each world, the setting with the best mean over both
-kinds of experts.
+which the table uses. `former` is what the table had. Chosen is, for each world, the setting with the best mean over
+both kinds of experts.
 
 Writes `experiments/results/tuning_cql.json`.
 """
