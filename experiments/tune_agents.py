@@ -87,15 +87,16 @@ SEARCH: tuple[tuple[str, str], ...] = (
     ("td3_bc", "discount=0.995 target_rate=0.1"),
 )
 """Agents and what is changed in their settings, in the order in which they are run."""
+DECIDED = 9
+"""Of these, what had been run when settings were chosen; the others show what else would have been possible."""
 
 
 def rows() -> list[str]:
     """All keys of the search, in the order in which they are run."""
-    return [
-        *(f"{name}/trivial" for name in MAZES),
-        *(f"{name}/{agent}/{setting}/{SEED}" for agent, setting in SEARCH for name in PROBES),
-        *(f"{name}/{agent}/chosen/{seed}" for seed in FINAL_SEEDS for agent in AGENTS for name in MAZES),
-    ]
+    tried = [f"{name}/{agent}/{setting}/{SEED}" for agent, setting in SEARCH for name in PROBES]
+    chosen = [f"{name}/{agent}/chosen/{seed}" for seed in FINAL_SEEDS for agent in AGENTS for name in MAZES]
+    decided = DECIDED * len(PROBES)
+    return [*(f"{name}/trivial" for name in MAZES), *tried[:decided], *chosen, *tried[decided:]]
 
 
 def config(agent: str, setting: str) -> Any:
