@@ -24,12 +24,13 @@ step) needs some 30,000 steps. The former alpha of 20 lets imitation win near th
 higher discount sees farther, but makes these few steps a smaller share of a value: in comb 0.99 is better than 0.995.
 Waves of positions twice as short tell walls apart that longer ones blur.
 
-Not settled: TD3+BC with an alpha of 100 is above the straight run in comb (88 to 56) and zigzag (79.0 to 78.6), but
-in halls it fell from 69 at 16,000 steps to 21 at 32,000; with 40 it is at 86 there (straight run 48). EDAC is above in
-comb (75). IQL with an inverse temperature of 3 and a cap of 100 on weights is above in comb (65) and below in zigzag
-(66): its policy is then a mean of too many actions. Trials of 8,000 steps, which are no rows, gave 79 in zigzag and 84
-in halls with 10 and 100,000. The long agents of `experiments.synthesis_agents` have what was best so far; their rows
-("chosen") and the rest of the search are still to be run.
+What was found, with one seed, in zigzag, comb and halls (straight run 79, 56, 48): TD3+BC with an alpha of 40 and
+16,000 steps returns 80, 77 and 70, and is the cheapest that is above everywhere; twice the steps are above in two. IQL
+with an inverse temperature of 10 and a cap of 100,000 on weights returns 77, 67 and 69 after 24,000 steps and 76, 58
+and 58 after 12,000; with 3 and 100 its policy is a mean of too many actions (66, 65, 50). EDAC returns 80, 75 and -1
+after 16,000 steps: it fails in the largest maze, and the tables have it in umaze alone. LayerNorm in TD3+BC costs half
+of the return at so few steps (74, 44, 29). Returns go up and down by 20 along a curve, and no policy is picked from
+it.
 
 Writes `experiments/results/tuning_agents.json`.
 """
