@@ -10,7 +10,7 @@ from importlib import import_module
 
 import pytest
 
-from tacit.cli import app, declarations, sharing, main
+from tacit.cli import app, declarations, main, sharing
 from tacit.errors import (
     AccountingError,
     BudgetExceeded,
