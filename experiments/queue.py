@@ -67,6 +67,7 @@ QUEUE: tuple[Job, ...] = (
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 13.0),
     Job("table2_mazes", 18.0),
+    Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
 )
 """In this order; empty while no rows are wanted."""
