@@ -43,6 +43,8 @@ GRID = RegularGrid(27, 100, 48, 121, 0.01)
 SETS: tuple[divergences.Set, ...] = ("sequence", "reference", "robust")
 FLOORS = 10
 """Halvings of real people whose distances are averaged."""
+DRAWS = 5
+"""Of the days that a perfect simulator would make, whose distances are averaged."""
 JUDGED = 20_000
 """Days of the city that simulators are compared with, and that they generate; for Geolife as many as there are."""
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -123,6 +125,23 @@ class World:
             for row in divergences.table(against, rows, metrics=metrics).rows:
                 found[int(row.name)][metrics] = {name: round(one.value, 6) for name, one in row.values.items()}
         return found
+
+    def perfect(self) -> Values:
+        """The floor: days of a perfect simulator, as many as others generate, against what those are compared with.
+
+        Of the city these are other people's of the same city. Of Geolife, which has no others, they are its people's
+        own days, drawn again with replacement: what a simulator would make that knows every day by heart.
+        """
+        tables, count = [], len(self.judged.cells)
+        for draw in range(DRAWS):
+            rng = np.random.default_rng([draw, self.people])
+            others = city(self.people, **CITY | {"seed": CITY["seed"] + 1 + draw}).days if self.simulated else self.days
+            at = rng.choice(len(others.cells), count, replace=not self.simulated)
+            tables.append(Days(others.cells[at], np.arange(count), others.grid))
+        found = self.measured(tables)
+        return {
+            m: {name: round(float(np.mean([one[m][name] for one in found])), 6) for name in found[0][m]} for m in SETS
+        }
 
     def floor(self) -> Values:
         """Real people against other real people (halves of the judged), and the test days against all."""
