@@ -170,7 +170,7 @@ class Asking:
         memory |= {name: value for name, value in (("table", self._table), ("sum", self._sum)) if value is not None}
         for i, price in enumerate(self._prices):
             memory |= {f"price.{i}.{name}": getattr(price, name) for name in self._names}
-        if self._pilot is not None:
+        if self._pilot is not None and self.plan.laplace is not None:
             memory |= {"pilot.centres": self._pilot.centres, "pilot.coefficients": self._pilot.coefficients}
         return memory
 
@@ -202,7 +202,7 @@ class Asking:
             public["query"] = np.full(plan.queries, -1)
             public["query"][: len(query)] = query
             share = counts[query] / counts.sum()
-            pilot = (self._pilot or self._price)(codes[query])
+            pilot = (self._pilot if plan.laplace is not None and self._pilot else self._price)(codes[query])
             self._codes, self._query = codes, query
         else:
             cells = cells_of(plan.layout, plan.embedding, codes)
@@ -280,11 +280,13 @@ class Asking:
         assert self._query is not None
         assert self._weights is not None
         asked = self._codes[self._query]
-        smoothed = Smoothed.of(plan.embedding, asked, rewards, np.square(plan.noise_of(CRITICS) / self._weights))
-        price: Smoothed | Looked = smoothed
+        price: Smoothed | Looked
+        if plan.smooth or plan.laplace is not None:
+            variance = np.square(plan.noise_of(CRITICS) / self._weights)
+            price = self._pilot = Smoothed.of(plan.embedding, asked, rewards, variance)
         if not plan.smooth:
             codes, at = np.unique(asked, return_inverse=True)
-            price, self._pilot = Looked(codes, np.bincount(at, rewards) / np.bincount(at)), smoothed
+            price = Looked(codes, np.bincount(at, rewards) / np.bincount(at))
         self._prices = [price, *self._prices[: _KEPT - 1]] if plan.memory else [price]
 
     def _price(self, codes: Array) -> Float64:
