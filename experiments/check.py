@@ -40,6 +40,7 @@ EXPERIMENTS = (
     "experts_table",
     "mobility_noise",
     "mobility_frontier",
+    "mobility_neural",
     "mobility_attack",
     "mobility_allocation",
     "mobility_ablation",

@@ -1,6 +1,6 @@
 """Published noise levels of federated imitation of mobility, with the epsilon that they honestly have.
 
-    python -m experiments.mobility_noise              # resumable; minutes
+    python -m experiments.mobility_noise              # resumable; minutes; --only run/83 for some rows
     python -m experiments.mobility_noise --quick      # accounting of 83 people, one short run; under runs/quick/
     python -m experiments.check mobility_noise        # recompute the promised figures from the raw rows
 
@@ -300,12 +300,13 @@ def main(arguments: list[str]) -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="", help="keys that begin with this")
     options = parser.parse_args(arguments)
     results = store(ROOT / "runs" / "quick" / "mobility_noise.json", quick=True) if options.quick else store()
     for key in QUICK_ROWS if options.quick else rows():
-        if not results.has(key):
+        if key.startswith(options.only) and not results.has(key):
             run_row(key, results, options.quick)
-    if not options.quick:
+    if not (options.quick or options.only):
         print(f"{table(results)}\n\n{runs_table(results)}")
 
 
