@@ -25,6 +25,7 @@ import argparse
 import functools
 import itertools
 import math
+import re
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -300,11 +301,11 @@ def main(arguments: list[str]) -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default="", help="keys that begin with this")
+    parser.add_argument("--only", default="", help="a pattern (regular expression) of the keys that are made")
     options = parser.parse_args(arguments)
     results = store(ROOT / "runs" / "quick" / "mobility_noise.json", quick=True) if options.quick else store()
     for key in QUICK_ROWS if options.quick else rows():
-        if key.startswith(options.only) and not results.has(key):
+        if re.match(options.only, key) and not results.has(key):
             run_row(key, results, options.quick)
     if not (options.quick or options.only):
         print(f"{table(results)}\n\n{runs_table(results)}")
