@@ -54,15 +54,6 @@ QUOTED = {
 """Figures of the paper on Geolife, on another split of the people: the order of `SHOWN["reference"]`."""
 PAPERS = {name: ("reference", name) for name in SHOWN["reference"]}
 """The papers' five measures with the papers' bins, which were made for Geolife's extent of 20 degrees."""
-PUBLIC = {
-    "Radius": ("robust", "Radius km"),
-    "DailyLoc": ("reference", "DailyLoc"),
-    "Distance": ("robust", "Distance km"),
-    "G-rank": ("robust", "Visits"),
-    "I-rank": ("reference", "I-rank"),
-}
-"""The same five with bins of a public rule, the same for all people: for kilometres a bin of its own for 0 and 60
-logarithmic ones from 0.5 to 3,000 km; for G-rank the 100 largest shares of visits, one bin each."""
 REAL = {"perfect": "a perfect simulator (the floor)", "floor": "halves of the people (no floor)"}
 NOISE = {"free": "no noise, days begin where the test days do"}
 ALLOCATIONS = {
@@ -139,7 +130,7 @@ def reference(results: Store, people: int) -> str:
     Of Geolife with the papers' bins, and beside them those with public ones that differ; of the city with public bins.
     """
     geolife = people == GEOLIFE
-    public = {f"{name}, public bins" if geolife else name: place for name, place in PUBLIC.items()}
+    public = {f"{name}, public bins" if geolife else name: place for name, place in frontier.PUBLIC.items()}
     kept_bins = {name: place for name, place in public.items() if not geolife or place[0] == "robust"}
     columns = (PAPERS if geolife else {}) | kept_bins
     rows = [[f"{words}, quoted", *figures, *[NONE] * len(kept_bins)] for words, figures in QUOTED.items() if geolife]
@@ -164,10 +155,10 @@ def reference(results: Store, people: int) -> str:
 
 def published() -> str:
     """PATEGAIL and PateGAIL++ as published, with the epsilon of their rewards: means over seeds."""
-    results, geolife, city = mobility_noise.store(), list(PAPERS), list(PUBLIC)
+    results, geolife, city = mobility_noise.store(), list(PAPERS), list(frontier.PUBLIC)
     blocks = []
     for people, ways in mobility_noise.RUNS.items():
-        columns, rows = (PAPERS if people == GEOLIFE else PUBLIC), []
+        columns, rows = (PAPERS if people == GEOLIFE else frontier.PUBLIC), []
         for way, scales in ways.items():
             for scale in scales:
                 keys = [mobility_noise.run_key(people, way, scale, seed) for seed in mobility_noise.RUN_SEEDS[people]]
