@@ -38,7 +38,7 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, haversine_km
 
-SEEDS = {GEOLIFE: (0, 1)}
+SEEDS = {GEOLIFE: (0,)}
 PHASES = ("likelihood", "adversarial")
 LEARNS = 0.2
 """By how many nats a step the generator has to be better than the transition matrix."""
@@ -161,7 +161,8 @@ class Discriminator(nn.Module):
     def forward(self, days: Tensor) -> Tensor:
         moved = functional.pad((days[:, 1:] != days[:, :-1]).float(), (1, 0))
         x = torch.cat([self.place(days), moved[..., None]], dim=-1).transpose(1, 2)
-        return self.last(torch.cat([one(x).relu().amax(dim=2) for one in self.filters], dim=1))[:, 0]
+        scores: Tensor = self.last(torch.cat([one(x).relu().amax(dim=2) for one in self.filters], dim=1))
+        return scores[:, 0]
 
 
 @dataclass(frozen=True, eq=False)

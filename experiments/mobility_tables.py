@@ -146,8 +146,7 @@ def reference(results: Store, people: int) -> str:
         for epsilon in frontier.EPSILONS:
             keys = [frontier.key(people, row, epsilon, seed) for seed in frontier.seeds_of(people, row, epsilon)]
             if keys:
-                found_rows = [kept(results, key) for key in keys]
-                there = None if None in found_rows else found_rows
+                there = [results.values(key) for key in keys] if all(results.has(key) for key in keys) else None
                 promise = "epsilon infinite" if np.isinf(epsilon) else f"epsilon {epsilon:g}"
                 rows.append([f"{words}, {promise}", *_cells(columns, there)])
     return markdown(list(columns), rows)

@@ -426,11 +426,11 @@ def numbers_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.N
     A vector with a number that is not finite counts as zero.
     """
     finite = np.isfinite(vectors).all(axis=-1, keepdims=True)
-    within = np.clip(np.where(finite, vectors, 0.0), -part.bound, part.bound)
+    within: npt.NDArray[np.float64] = np.clip(np.where(finite, vectors, 0.0), -part.bound, part.bound)
     if part.most is None:
         return within
     length = np.abs(within).sum(axis=-1, keepdims=True)
-    return within * np.minimum(1.0, part.most * part.bound / np.maximum(length, part.bound))
+    return np.asarray(within * np.minimum(1.0, part.most * part.bound / np.maximum(length, part.bound)), np.float64)
 
 
 def _each_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
