@@ -104,6 +104,7 @@ TABLES: dict[str, Callable[[], str]] = {
         for people in mobility_frontier.PEOPLE
     },
     "mobility_recipes": mobility_tables.recipes,
+    "mobility_published": mobility_tables.published,
     "faults": lambda: faults.table(faults.store()),
 }
 
