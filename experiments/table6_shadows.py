@@ -98,7 +98,7 @@ class Models:
 
     def losses(self, value: synthesis.Synthesizer) -> np.ndarray:
         """Of every row under a network, [U]."""
-        return losses(value, self.pool, levels=(LEVEL,), draws=DRAWS, seed=FIRST)[0]
+        return np.asarray(losses(value, self.pool, levels=(LEVEL,), draws=DRAWS, seed=FIRST)[0])
 
 
 def near(released: Released) -> np.ndarray:
