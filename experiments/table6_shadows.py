@@ -1,6 +1,7 @@
 """Table VI of PrivORL where an attack can win: few rows, many epochs, and shadow models. `table6_attack` has no power.
 
     python -m experiments.table6_shadows                  # resumable; 20 CPU minutes a maze
+    python -m experiments.table6_shadows umaze            # one of them
     python -m experiments.table6_shadows --quick          # two small blocks; under runs/quick/
     python -m experiments.check table6_shadows            # recompute the promised figures from the raw rows
 
@@ -279,6 +280,7 @@ def lines(results: Store, name: str, epsilon: float) -> list[str]:
 def main(arguments: Sequence[str]) -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mazes", nargs="*", help="all by default")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     results = store(quick=options.quick)
@@ -288,7 +290,7 @@ def main(arguments: Sequence[str]) -> None:
             print(key, results.values(key)["mean_loss"], flush=True)
         return
     print(HEAD, flush=True)
-    for name in MAZES:
+    for name in options.mazes or MAZES:
         for epsilon in EPSILONS:
             for key in (block.key for block in wanted(name, epsilon) if not results.has(block.key)):
                 run_row(key, results)
