@@ -55,6 +55,7 @@ EXPERIMENTS = (
     "table5_curiosity",
     "figure6_curves",
     "table6_attack",
+    "table6_shadows",
     "table7_nonprivate",
     "table11_cost",
     "table12_size",

@@ -196,10 +196,15 @@ def mu_of(results: Store, name: str, epsilon: float) -> float:
     return float(results.values(wanted(name, epsilon)[0].key)["mu"])
 
 
+def complete(results: Store) -> list[tuple[str, float]]:
+    """The methods and epsilons all of whose rows are there."""
+    return [pair for pair in settings() if all(results.has(block.key) for block in wanted(*pair))]
+
+
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
+    """Every promised figure of what is complete, recomputed from the raw rows."""
     results, out = store(), []
-    for name, epsilon in settings():
+    for name, epsilon in complete(results):
         mu, words = mu_of(results, name, epsilon), f"{name}, epsilon {epsilon:g}"
         found = attacked(results, name, epsilon)
         for one, result in found.items():
@@ -240,6 +245,12 @@ COLUMNS = (
     *("AUC of the most exposed", "epsilon >=", "mu >="),
 )
 HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
+
+
+def table_of_attacks() -> str:
+    """All settings whose rows are complete."""
+    results = store()
+    return "\n".join([HEAD, *(line for pair in complete(results) for line in lines(results, *pair))])
 
 
 def run_row(key: str, results: Store) -> None:

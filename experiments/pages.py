@@ -27,6 +27,7 @@ from experiments import (
     experts_table,
     experts_tables,
     faults,
+    mobility_attack,
     mobility_frontier,
     mobility_tables,
     ope_pages,
@@ -100,6 +101,7 @@ TABLES: dict[str, Callable[[], str]] = {
         for people in mobility_frontier.PEOPLE
     },
     "mobility_recipes": mobility_tables.recipes,
+    "mobility_attack": mobility_attack.table_of_attacks,
     "faults": lambda: faults.table(faults.store()),
 }
 

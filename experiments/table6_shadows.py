@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import math
 import sys
 import time
@@ -239,20 +240,21 @@ def mean_losses(results: Store, name: str, epsilon: float) -> Mapping[str, float
     return {side: float(np.mean([one[side] for one in each])) for side in ("in", "out", "start")}
 
 
-def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows.
+def complete(results: Store) -> list[tuple[str, float]]:
+    """The mazes and epsilons all of whose rows are there."""
+    pairs = itertools.product(MAZES, EPSILONS)
+    return [pair for pair in pairs if all(results.has(block.key) for block in wanted(*pair))]
 
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+
+def figures() -> list[Figure]:
+    """Every promised figure of what is complete, recomputed from the raw rows."""
     results, out = store(), []
-    for name in MAZES:
-        for epsilon in EPSILONS:
-            mu = mu_of(results, name, epsilon)
-            for attack, one in found(results, name, epsilon).items():
-                words = f"{name}, {attack}, epsilon {epsilon:g}: TPR at {FPRS[0]:.0%} FPR, lower end"
-                most = POWER if math.isinf(epsilon) else tpr_bound(mu, FPRS[0])
-                out.append(Figure(words, one.hits[0].low, most, at_least=math.isinf(epsilon)))
+    for name, epsilon in complete(results):
+        mu = mu_of(results, name, epsilon)
+        for attack, one in found(results, name, epsilon).items():
+            words = f"{name}, {attack}, epsilon {epsilon:g}: TPR at {FPRS[0]:.0%} FPR, lower end"
+            most = POWER if math.isinf(epsilon) else tpr_bound(mu, FPRS[0])
+            out.append(Figure(words, one.hits[0].low, most, at_least=math.isinf(epsilon)))
     return out
 
 
