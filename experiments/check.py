@@ -48,6 +48,8 @@ EXPERIMENTS = (
     "table1_transitions",
     "table1_trivial",
     "tune_agents",
+    "tune_half_cheetah",
+    "table1_half_cheetah",
     "table1_mazes",
     "table2_mazes",
     "table3_fidelity",

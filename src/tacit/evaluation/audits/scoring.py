@@ -26,7 +26,6 @@ from tacit.data.trajectories import Trajectories
 from tacit.evaluation.canaries import COIN, LEAST, Drawn
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Contribution, Objective, Sum, Work
-from tacit.privacy.mechanisms.device_sums import FederatedSum
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.correlated import coefficients, sensitivity
@@ -215,17 +214,9 @@ def _bounded(part: Sum, vectors: Floats) -> Floats:
 
 
 class TriedOnce(IsolationChecks):
-    """Checks of tacit's own objectives and devices' work, each once a process: an audit opens a vault for every run."""
+    """Checks of tacit's own objectives, each once a process: an audit opens a vault for every run."""
 
     _passed: ClassVar[set[tuple[object, ...]]] = set()
-    _answered: ClassVar[dict[tuple[object, ...], int]] = {}
-
-    def work(self, part: FederatedSum, work: Work, public: Mapping[str, NDArray[Any]]) -> int:
-        """See `IsolationChecks`; once for a plan's part, of however many pairs its questions are."""
-        key = (self._spec, part, work, tuple(sorted(public)))
-        if key not in self._answered:
-            self._answered[key] = super().work(part, work, public)
-        return self._answered[key]
 
     def objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
         """See `IsolationChecks`."""
