@@ -155,7 +155,7 @@ class Heard:
 
 
 class Untried(IsolationChecks):
-    """Checks without the trial of critics on invented rows: it reads no record and takes minutes in each of many runs."""
+    """Checks without the trial of critics on invented rows: it reads no record and would take minutes in every run."""
 
     def work(self, part: Any, work: Any, public: Any) -> int:
         """See `IsolationChecks`."""
