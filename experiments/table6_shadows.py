@@ -286,6 +286,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mazes", nargs="*", help="all by default")
+    parser.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     results = store(quick=options.quick)
@@ -296,7 +297,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     print(HEAD, flush=True)
     for name in options.mazes or MAZES:
-        for epsilon in EPSILONS:
+        for epsilon in options.epsilon:
             for key in (block.key for block in wanted(name, epsilon) if not results.has(block.key)):
                 run_row(key, results)
             print("\n".join(lines(results, name, epsilon)), flush=True)
