@@ -164,22 +164,27 @@ class Untried(IsolationChecks):
 
 @dataclass(frozen=True, eq=False)
 class OnDevices:
-    """PateGAIL++ on the devices of whoever is present."""
+    """PateGAIL++ on the devices of whoever is present.
+
+    Args:
+        plan: calibrated.
+        heard: whether the attacker hears what the server hears.
+    """
 
     plan: pategail.PateGailPlan
+    heard: bool = False
 
     def __call__(self, present: Presence, seed: int) -> Released:
-        """As `attacks.Run`; `critics` [R, U] is what the answers tell of each person."""
+        """As `attacks.Run`; if heard, `critics` [R, U] is what the answers tell of each person."""
         here, rng, found = world(GEOLIFE), np.random.default_rng(seed), []
         for members in present:
             kept = members[here.days.person]
             some = Days(here.days.cells[kept], here.days.person[kept], here.days.grid)
             with replace(here, days=some).devices() as vault:
-                vault._checks = Untried(vault.spec)
-                heard = Heard(vault)
+                vault._checks, heard = Untried(vault.spec), Heard(vault)
                 doors: Any = heard
                 made = pategail.fit(self.plan, doors, grid=some.grid, seed=int(rng.integers(2**31))).value
-            told = {"critics": suspected(self.plan, heard.rounds, rng)}
+            told = {"critics": suspected(self.plan, heard.rounds, rng)} if self.heard else {}
             found.append(told | played(made.policy, made.starts, made.space, "mask", members, rng))
         return stacked(found)
 

@@ -65,7 +65,7 @@ QUEUE: tuple[Job, ...] = (
     Job("tune_agents", 0.6),
     Job("table1_trivial", 0.2),
     Job("table6_shadows", 0.5),
-    Job("mobility_attack", 1.5),
+    Job("mobility_attack", 1.0),
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 13.0),
     Job("table2_mazes", 18.0),
