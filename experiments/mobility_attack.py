@@ -173,7 +173,8 @@ def configuration(key: str) -> Json:
     return {
         "runs": BLOCK,
         "generated": mobility_shadows.GENERATED,
-        "attacks": attacks | ({"critics": "trained twice"} if block.setting == "critics" else {}),
+        "attacks": attacks
+        | ({"critics": {"trained": 2, "distrust": mobility_shadows.DISTRUST}} if block.setting == "critics" else {}),
         **_guaranteed(block.setting, block.epsilon),
     }
 

@@ -29,6 +29,9 @@ from tacit.privacy.vault.isolation import IsolationChecks
 
 GENERATED = 2_000
 """Days that a run generates."""
+DISTRUST = 10.0
+"""By how much the attacker takes the spread of a critic's answers to be larger than two critics show it: chosen on
+invented people."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +204,7 @@ def suspected(
     """
     one, other = (answers(plan, [public for public, _ in rounds], rng) for _ in range(2))
     directions = (one + other) / 2
-    unknown = 0.75 * len(directions) * float(np.square(one - other).mean()) / 2
+    unknown = DISTRUST * 0.75 * len(directions) * float(np.square(one - other).mean()) / 2
     noise = float(np.hypot(plan.noise_of(CRITICS) * GEOLIFE, np.sqrt(unknown)))
     total = np.concatenate([mean for _, mean in rounds]) * GEOLIFE - directions.sum(axis=0) / 2
     return OwnDirection(directions, noise)({"sum": total[None]})[0]
