@@ -38,6 +38,7 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import LOCOMOTION
 from experiments.synthesis_cache import Columns, rows_of
 from tacit.agents.offline import train_tables
+from tacit.envs.locomotion import HORIZON
 
 NAME, POPULATION, EPISODES, WANTED = "tune_half_cheetah", 200_000, 10, 40.0
 """`WANTED`: what real rows have to teach."""
@@ -117,7 +118,7 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     robot, name, agent = key.split("/")
     config, population = LOCOMOTION[agent], 10_000 if quick else POPULATION
     table, spent = collected(robot, QUICK if quick else COLLECTORS[name], population)
-    played = half_cheetah.normalised(table["rewards"].reshape(-1, half_cheetah.HORIZON).sum(axis=1))
+    played = half_cheetah.normalised(table["rewards"].reshape(-1, HORIZON).sum(axis=1))
     began = time.process_time()
     policy = train_tables([table], replace(config, steps=100) if quick else config, seeds=[SEED])[0]
     values = {
