@@ -1,6 +1,6 @@
 """Who can be told to be in a simulator? Membership inference on Geolife's 83 people.
 
-    python -m experiments.mobility_attack              # resumable; 20 minutes of CPU
+    python -m experiments.mobility_attack              # resumable; about an hour of CPU
     python -m experiments.mobility_attack --quick      # the table at epsilon 2, few runs; under runs/quick/
     python -m experiments.check mobility_attack        # recompute the promised figures from the raw rows
 
@@ -12,11 +12,13 @@ is a block of runs of one method at one epsilon, with the members and every atta
 - `likelihood` (white-box): of a person's actions under the released policy;
 - `release` (white-box): a person's own direction in the released sums, all parts together;
 - `nearest`, `overlap` (black-box): how near 2,000 generated days come to a person's, and how often they go there;
+- `critics` (white-box): what the noisy means of all rounds tell of a person's critic, which the attacker trains anew on
+  the questions that the server asked; critics themselves never leave their devices;
 - `copied starts`: how often days start where a person's start, if generated days copy the starts of real ones, as
   published simulators do; the policy is as private as ever.
 
-`one_shot` and `table` run on people's vectors as the vault's doors compute them. `pategail` runs on the devices,
-with fewer rounds than the recipe's; its released rewards are attacked through the policy that they make.
+`one_shot` and `table` run on people's vectors as the vault's doors compute them. `pategail` and `critics` run on the
+devices, with fewer rounds than the recipe's.
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ import numpy as np
 from experiments import mobility_shadows
 from experiments.check import Figure
 from experiments.configuration import Json
-from experiments.mobility_runs import DELTA, GEOLIFE, World, described, unit, world
+from experiments.mobility_runs import DELTA, GEOLIFE, described, unit, world
 from experiments.mobility_shadows import InMemory, OnDevices
 from experiments.mobility_ways import calibrated, guaranteed, one_shot, table
+from experiments.shadows import Block, blocks, read, scored
 from experiments.store import RESULTS, ROOT, Store
 from tacit.evaluation.attacks import (
     LEAST,
@@ -52,12 +55,11 @@ from tacit.evaluation.attacks import (
     OwnDirection,
     Released,
     Score,
-    Trials,
     attack,
     auc_bound,
     tpr_bound,
-    trials,
 )
+from tacit.evaluation.lower_bounds import Rate
 from tacit.methods import mobility
 from tacit.methods.mobility import pategail
 from tacit.methods.mobility.baselines.algorithm import contribution, policy
@@ -66,14 +68,26 @@ from tacit.methods.mobility.moves import MOVES_PART
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.vault import plan as plans
 
-EPSILONS = (2.0, 10.0, math.inf)
+EPSILONS = (1.0, 2.0, 10.0, math.inf)
+FPR, POWER = 0.1, 0.4
+"""False alarm rate at which hits are counted, and what a method without privacy must show there."""
 BLOCK = 32
-RUNS = {"one_shot": (64, 64), "table": (64, 64), "pategail": (64, 32)}
+RUNS = {"one_shot": (64, 64), "table": (64, 64), "pategail": (64, 32), "critics": (64, 32)}
 """Shadow and target runs."""
+FEDERATED = {"pategail": (2.0, math.inf), "critics": (1.0, 10.0, math.inf)}
+"""PateGAIL++, of which the policy is attacked, or critics' answers too; at these epsilons."""
+WORDS = {
+    "one_shot": "one-shot imitation",
+    "table": "table of actions",
+    "pategail": "PateGAIL++",
+    "critics": "PateGAIL++, its server heard",
+}
+CATCHES = {"one_shot": "likelihood", "table": "likelihood", "critics": "critics"}
+"""The attack that must find people where there is no noise."""
 COPIED = (0,)
 """The slots of a day at which copied starts are looked for."""
 ROUNDS = 10
-"""Of PateGAIL++ here, which is not run at epsilon 10."""
+"""Of PateGAIL++ here."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +103,7 @@ class OfCopied:
 
 def planned(name: str, epsilon: float) -> Any:
     """A method's plan, not yet calibrated."""
-    if name == "pategail":
+    if name in FEDERATED:
         return replace(pategail.recipe("table", GEOLIFE), rounds=ROUNDS)
     return one_shot(GEOLIFE, epsilon) if name == "one_shot" else table(GEOLIFE, epsilon)
 
@@ -98,8 +112,8 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
     """A method's runs, and the mu that bounds every test."""
     here = world(GEOLIFE)
     plan = calibrated(planned(name, epsilon), here, epsilon)
-    if name == "pategail":
-        run: Any = OnDevices(plan)
+    if name in FEDERATED:
+        run: Any = OnDevices(plan, heard=name == "critics")
     elif name == "one_shot":
         moves = mobility.works(plan, here.days.grid)[MOVES_PART]
         noise = plan.noise_of(MOVES_PART)
@@ -119,53 +133,32 @@ def scores(run: Any) -> dict[str, Score]:
     """The attacks on a method."""
     who = Candidates(world(GEOLIFE).days, GEOLIFE)
     found: dict[str, Score] = {"likelihood": Likelihood(who), "nearest": Nearest(who), "overlap": Overlap(who)}
+    if isinstance(run, OnDevices) and run.heard:
+        found["critics"] = lambda released: np.asarray(released["critics"], np.float64)
     if isinstance(run, InMemory):
         found["copied starts"] = OfCopied(Overlap(who, slots=COPIED))
         found["release"] = OwnDirection(run.own(), 1.0 if run._sums[MOVES_PART].noise else 0.0)
     return found
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A block of shadow or target runs."""
-
-    method: str
-    epsilon: float
-    side: str
-    block: int
-
-    @property
-    def key(self) -> str:
-        """Its name."""
-        return f"{self.method}/{self.epsilon:g}/{self.side}/{self.block}"
-
-    @property
-    def seed(self) -> int:
-        """Of its members and runs: of its own."""
-        return 10_000 + 2 * self.block + (self.side == "target")
-
-
 def settings(methods: Sequence[str] = tuple(RUNS), epsilons: Sequence[float] = EPSILONS) -> list[tuple[str, float]]:
     """Every method with its epsilons."""
-    return [pair for pair in itertools.product(methods, epsilons) if pair != ("pategail", 10.0)]
+    pairs = itertools.product(methods, epsilons)
+    return [(name, epsilon) for name, epsilon in pairs if epsilon in FEDERATED.get(name, EPSILONS)]
 
 
-def cells(name: str, epsilon: float, least: bool = False) -> list[Cell]:
-    """The cells of a method at an epsilon; with `least` one block on each side."""
-    sides = zip(("shadow", "target"), RUNS[name], strict=True)
-    return [Cell(name, epsilon, s, block) for s, runs in sides for block in range(1 if least else runs // BLOCK)]
+def wanted(name: str, epsilon: float, least: bool = False) -> list[Block]:
+    """The blocks of a method at an epsilon; with `least` one on each side."""
+    return blocks(name, epsilon, *((1, 1) if least else (runs // BLOCK for runs in RUNS[name])))
 
 
-def values(cell: Cell, run: Any, mu: float, here: World) -> dict[str, Any]:
+def values(block: Block, run: Any, mu: float) -> dict[str, Any]:
     """Members and scores of a block."""
     began = time.process_time()
-    found = trials(run, scores(run), GEOLIFE, runs=BLOCK, seed=cell.seed, together=8)
-    present = next(iter(found.values())).present
-    digits = {name: 5 if name in ("likelihood", "release") else 4 for name in found}
-    rows = {n: [[float(f"{x:.{digits[n]}g}") for x in row] for row in one.scores] for n, one in found.items()}
-    members = ["".join("01"[int(p)] for p in row) for row in present]
+    digits = {"likelihood": 5, "release": 5}
+    found = scored(block, run, scores(run), GEOLIFE, runs=BLOCK, together=8, digits=digits)
     seconds = round((time.process_time() - began) / BLOCK, 3)
-    return {"mu": "inf" if math.isinf(mu) else mu, "members": members, "scores": rows, "seconds": seconds}
+    return {"mu": "inf" if math.isinf(mu) else mu, **found, "seconds": seconds}
 
 
 def store(path: Path = RESULTS / "mobility_attack.json") -> Store:
@@ -175,12 +168,14 @@ def store(path: Path = RESULTS / "mobility_attack.json") -> Store:
 
 def configuration(key: str) -> Json:
     """What a row was made with, its seed aside: shadow and target runs differ in nothing else."""
-    name, epsilon, _, _ = key.split("/")
+    block = Block.of(key)
+    attacks = {"days": Candidates.most, "slots": len(Overlap.slots), "starts": list(COPIED), "least": LEAST}
     return {
         "runs": BLOCK,
         "generated": mobility_shadows.GENERATED,
-        "attacks": {"days": Candidates.most, "slots": len(Overlap.slots), "starts": list(COPIED), "least": LEAST},
-        **_guaranteed(name, float(epsilon)),
+        "attacks": attacks
+        | ({"critics": {"trained": 2, "distrust": mobility_shadows.DISTRUST}} if block.setting == "critics" else {}),
+        **_guaranteed(block.setting, block.epsilon),
     }
 
 
@@ -192,7 +187,7 @@ def _guaranteed(name: str, epsilon: float) -> Json:
 
 def rows() -> list[str]:
     """The keys of all rows, in the order in which they are made."""
-    return [cell.key for name, epsilon in settings() for cell in cells(name, epsilon)]
+    return [block.key for name, epsilon in settings() for block in wanted(name, epsilon)]
 
 
 def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> dict[str, Attack]:
@@ -201,37 +196,40 @@ def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> 
     Raises:
         LookupError: a row is missing or has another configuration.
     """
-    sides: dict[str, dict[str, list[Any]]] = {"shadow": {}, "target": {}}
-    members: dict[str, list[Any]] = {"shadow": [], "target": []}
-    for cell in cells(name, epsilon, least):
-        row = results.values(cell.key)
-        members[cell.side] += [[bit == "1" for bit in word] for word in row["members"]]
-        for attack_name, found in row["scores"].items():
-            sides[cell.side].setdefault(attack_name, []).extend(found)
-
-    def of(side: str, attack_name: str) -> Trials:
-        return Trials(np.array(members[side]), np.array(sides[side][attack_name], float))
-
-    return {one: attack(of("shadow", one), of("target", one), delta=DELTA) for one in sides["shadow"]}
+    found = read(results, wanted(name, epsilon, least))
+    return {one: attack(*sides, delta=DELTA, fpr=FPR) for one, sides in found.items()}
 
 
 def mu_of(results: Store, name: str, epsilon: float) -> float:
     """The bound of a method's promise."""
-    return float(results.values(Cell(name, epsilon, "shadow", 0).key)["mu"])
+    return float(results.values(wanted(name, epsilon)[0].key)["mu"])
+
+
+def complete(results: Store) -> list[tuple[str, float]]:
+    """The methods and epsilons all of whose rows are there."""
+    return [pair for pair in settings() if all(results.has(block.key) for block in wanted(*pair))]
 
 
 def figures() -> list[Figure]:
-    """Every promised figure, recomputed from the raw rows."""
+    """Every promised figure of what is complete, recomputed from the raw rows."""
     results, out = store(), []
-    for name, epsilon in settings():
+    for name, epsilon in complete(results):
         mu, words = mu_of(results, name, epsilon), f"{name}, epsilon {epsilon:g}"
-        for one, found in attacked(results, name, epsilon).items():
+        found = attacked(results, name, epsilon)
+        for one, result in found.items():
             if one == "copied starts":
-                out.append(Figure(f"{words}, copied starts: AUC", found.auc, 0.8))
+                out.append(Figure(f"{words}, copied starts: AUC", result.auc, 0.8))
             elif math.isfinite(mu):
-                out.append(Figure(f"{words}, {one}: AUC, lower end", found.auc_low, auc_bound(mu), at_least=False))
-                out.append(Figure(f"{words}, {one}: audited mu", found.mu, mu, at_least=False))
-                out.append(Figure(f"{words}, {one}: audited epsilon", found.epsilon, epsilon, at_least=False))
+                out.append(Figure(f"{words}, {one}: AUC, lower end", result.auc_low, auc_bound(mu), at_least=False))
+                most = tpr_bound(mu, FPR)
+                out.append(
+                    Figure(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", result.tpr_low, most, at_least=False)
+                )
+                out.append(Figure(f"{words}, {one}: audited mu", result.mu, mu, at_least=False))
+                out.append(Figure(f"{words}, {one}: audited epsilon", result.epsilon, epsilon, at_least=False))
+        if math.isinf(epsilon) and name in CATCHES:
+            one = CATCHES[name]
+            out.append(Figure(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", found[one].tpr_low, POWER))
     return out
 
 
@@ -242,33 +240,38 @@ def lines(results: Store, name: str, epsilon: float, least: bool = False) -> lis
     for one, result in attacked(results, name, epsilon, least).items():
         bound = 1.0 if one == "copied starts" else auc_bound(mu)
         most = 1.0 if one == "copied starts" else tpr_bound(mu, result.fpr)
+        hits = Rate(result.tpr, result.tpr_low, result.tpr_high)
         found.append(
-            f"| {name} | {epsilon:g} | {one} | {result.auc:.3f} [{result.auc_low:.3f}, {result.auc_high:.3f}] "
-            f"| {bound:.3f} | {result.tpr:.3f} | {most:.3f} "
+            f"| {WORDS[name]} | {epsilon:g} | {one} | {result.auc:.3f} [{result.auc_low:.3f}, {result.auc_high:.3f}] "
+            f"| {bound:.3f} | {hits} | {most:.1%} "
             f"| {result.exposed_auc:.3f} | {result.epsilon:.2f} | {result.mu:.2f} |"
         )
     return found
 
 
 COLUMNS = (
-    *("method", "epsilon", "attack", "AUC", "at most", "TPR at 1 % FPR", "at most"),
+    *("method", "epsilon", "attack", "AUC", "at most", "TPR at 10 % FPR", "at most"),
     *("AUC of the most exposed", "epsilon >=", "mu >="),
 )
 HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
+def table_of_attacks() -> str:
+    """All settings whose rows are complete."""
+    results = store()
+    return "\n".join([HEAD, *(line for pair in complete(results) for line in lines(results, *pair))])
+
+
 def run_row(key: str, results: Store) -> None:
     """Make one row at full size."""
-    name, epsilon, side, block = key.split("/")
-    fill([Cell(name, float(epsilon), side, int(block))], results)
+    fill([Block.of(key)], results)
 
 
-def fill(wanted: Sequence[Cell], results: Store) -> None:
+def fill(missing: Sequence[Block], results: Store) -> None:
     """Make some blocks of one method at one epsilon."""
-    run, mu = method(wanted[0].method, wanted[0].epsilon)
-    here = world(GEOLIFE)
-    for cell in wanted:
-        results.put(cell.key, dataset=here.words, seed=cell.seed, values=values(cell, run, mu, here))
+    run, mu = method(missing[0].setting, missing[0].epsilon)
+    for block in missing:
+        results.put(block.key, dataset=world(GEOLIFE).words, seed=block.seed, values=values(block, run, mu))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -281,7 +284,7 @@ def main(arguments: Sequence[str]) -> None:
     methods = [m for m in options.methods if not options.quick or m == "table"]
     epsilons = EPSILONS[:1] if options.quick else EPSILONS
     for name, epsilon in settings(methods, epsilons):
-        missing = [cell for cell in cells(name, epsilon, options.quick) if not results.has(cell.key)]
+        missing = [block for block in wanted(name, epsilon, options.quick) if not results.has(block.key)]
         if missing:
             fill(missing, results)
         print("\n".join([HEAD, *lines(results, name, epsilon, options.quick)]), flush=True)

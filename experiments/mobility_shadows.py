@@ -1,13 +1,14 @@
 """Runs of simulators with any half of Geolife's people, many of them: what `experiments.mobility_attack` attacks.
 
 One-shot methods are run on everybody's vectors, which are computed once, as the vault's doors compute them; PateGAIL++
-on the devices of whoever is present. The population is the same in all runs.
+on the devices of whoever is present, and the attacker hears what the server hears. The population is the same in all
+runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -16,14 +17,21 @@ import numpy as np
 from experiments.mobility_runs import GEOLIFE, world
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.envs.movement import play
-from tacit.evaluation.attacks import Floats, Presence, Released
+from tacit.evaluation.attacks import Floats, OwnDirection, Presence, Released
 from tacit.methods.mobility import pategail
 from tacit.methods.mobility.moves import MOVES_PART
+from tacit.methods.mobility.pategail.plan import CRITICS
+from tacit.methods.mobility.pategail.rewards import LocalCritics
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums
 from tacit.privacy.gradients.clipping import clip_rows
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.isolation import IsolationChecks
 
 GENERATED = 2_000
 """Days that a run generates."""
+DISTRUST = 10.0
+"""By how much the attacker takes the spread of a critic's answers to be larger than two critics show it: chosen on
+invented people."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,21 +135,96 @@ class InMemory:
 
 
 @dataclass(frozen=True, eq=False)
+class Heard:
+    """The doors to devices, and what a server hears through them.
+
+    Args:
+        doors: all else.
+        rounds: of each, what was asked and the noisy mean [d] of critics' answers.
+    """
+
+    doors: FederatedVault
+    rounds: list[tuple[Mapping[str, np.ndarray], Floats]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.doors, name)
+
+    def noisy_sum(self, run: Any, part: str, work: Any, state: Mapping[str, np.ndarray] | None = None) -> Floats:
+        """As the doors'."""
+        mean = self.doors.noisy_sum(run, part, work, state)
+        if part == CRITICS:
+            self.rounds.append((dict(state or {}), mean[0]))
+        return mean
+
+
+class Untried(IsolationChecks):
+    """Checks without the trial of critics on invented rows: it reads no record and would take minutes in every run."""
+
+    def work(self, part: Any, work: Any, public: Any) -> int:
+        """See `IsolationChecks`."""
+        return int(work.width(public)) if isinstance(work, LocalCritics) else super().work(part, work, public)
+
+
+@dataclass(frozen=True, eq=False)
 class OnDevices:
-    """PateGAIL++ on the devices of whoever is present."""
+    """PateGAIL++ on the devices of whoever is present.
+
+    Args:
+        plan: calibrated.
+        heard: whether the attacker hears what the server hears.
+    """
 
     plan: pategail.PateGailPlan
+    heard: bool = False
 
     def __call__(self, present: Presence, seed: int) -> Released:
-        """As `attacks.Run`."""
+        """As `attacks.Run`; if heard, `critics` [R, U] is what the answers tell of each person."""
         here, rng, found = world(GEOLIFE), np.random.default_rng(seed), []
         for members in present:
             kept = members[here.days.person]
             some = Days(here.days.cells[kept], here.days.person[kept], here.days.grid)
             with replace(here, days=some).devices() as vault:
-                made = pategail.fit(self.plan, vault, grid=some.grid, seed=int(rng.integers(2**31))).value
-            found.append(played(made.policy, made.starts, made.space, "mask", members, rng))
+                vault._checks, heard = Untried(vault.spec), Heard(vault)
+                doors: Any = heard
+                made = pategail.fit(self.plan, doors, grid=some.grid, seed=int(rng.integers(2**31))).value
+            told = {"critics": suspected(self.plan, heard.rounds, rng)} if self.heard else {}
+            found.append(told | played(made.policy, made.starts, made.space, "mask", members, rng))
         return stacked(found)
+
+
+def suspected(
+    plan: pategail.PateGailPlan,
+    rounds: Sequence[tuple[Mapping[str, np.ndarray], Floats]],
+    rng: np.random.Generator,
+) -> Floats:
+    """[U], by how much each person's critic seems to be among those that answered.
+
+    The attacker trains everybody's critic anew, twice, on the questions that were public; the mean of both is a
+    person's direction in the noisy sums, and how far both are apart is how well the attacker knows it.
+    """
+    one, other = (answers(plan, [public for public, _ in rounds], rng) for _ in range(2))
+    directions = (one + other) / 2
+    unknown = DISTRUST * 0.75 * len(directions) * float(np.square(one - other).mean()) / 2
+    noise = float(np.hypot(plan.noise_of(CRITICS) * GEOLIFE, np.sqrt(unknown)))
+    total = np.concatenate([mean for _, mean in rounds]) * GEOLIFE - directions.sum(axis=0) / 2
+    return OwnDirection(directions, noise)({"sum": total[None]})[0]
+
+
+def answers(
+    plan: pategail.PateGailPlan, questions: Sequence[Mapping[str, np.ndarray]], rng: np.random.Generator
+) -> Floats:
+    """[U, rounds d], what everybody's critics answer, clipped, with random numbers of the attacker's own."""
+    work = plan.work()
+    rows = {name: column[:, : plan.rows_per_unit] for name, column in everybody().items()}
+
+    def seeds() -> np.ndarray:
+        return rng.integers(2**64, size=GEOLIFE, dtype=np.uint64)
+
+    own, found = work.begin(rows, seeds()), []
+    for public in questions:
+        answer, own = work(own, public, seeds())
+        found.append(clip_rows(answer, plan.bound))
+    return np.concatenate(found, axis=1)
 
 
 def meaning(plan: Any) -> Any:

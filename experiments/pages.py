@@ -28,6 +28,7 @@ from experiments import (
     experts_table,
     experts_tables,
     faults,
+    mobility_attack,
     mobility_frontier,
     mobility_tables,
     ope_pages,
@@ -105,6 +106,7 @@ TABLES: dict[str, Callable[[], str]] = {
     },
     "mobility_recipes": mobility_tables.recipes,
     "mobility_published": mobility_tables.published,
+    "mobility_attack": mobility_attack.table_of_attacks,
     "faults": lambda: faults.table(faults.store()),
 }
 

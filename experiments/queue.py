@@ -64,13 +64,17 @@ class Job:
 QUEUE: tuple[Job, ...] = (
     Job("tune_agents", 0.6),
     Job("table1_trivial", 0.2),
+    Job("table6_shadows", 0.5),
+    Job("mobility_attack", 1.0),
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 13.0),
     Job("table2_mazes", 18.0),
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
+    Job("tune_half_cheetah", 1.5),
+    Job("table1_half_cheetah", 5.0, ("still/", "random/")),
 )
-"""In this order; empty while no rows are wanted."""
+"""In this order; empty while no rows are wanted. Of half-cheetah's table agents wait until its rows are frozen."""
 
 
 def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[[], float] = time.process_time) -> None:

@@ -55,6 +55,7 @@ AGENTS, LONG = ("iql", "td3_bc", "edac"), ("iql_long", "td3_bc_long", "edac_long
 LOCOMOTION: Mapping[str, Any] = {
     "iql": IqlConfig(batch=128, width=64, layer_norm=False, fall=0.3),
     "td3_bc": Td3BcConfig(alpha=1.0, steps=20_000, batch=256, width=128, target_rate=0.005, learning_rate=3e-4),
+    "td3_bc_long": Td3BcConfig(alpha=2.5, steps=60_000, batch=256, width=128, target_rate=0.005, learning_rate=3e-4),
     "edac": EdacConfig(),
 }
 

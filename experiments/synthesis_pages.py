@@ -26,6 +26,7 @@ from experiments import (
     table3_fidelity,
     table5_curiosity,
     table6_attack,
+    table6_shadows,
     table11_cost,
     table12_size,
     table14_accounting,
@@ -230,6 +231,13 @@ def table6() -> str:
     return "\n".join([table6_attack.HEAD, *(table6_attack.line(cell, values) for cell, values in found)])
 
 
+def table6_power() -> str:
+    """Attacks on models of few rows, as far as their blocks are complete."""
+    results = table6_shadows.store()
+    found = [line for pair in table6_shadows.complete(results) for line in table6_shadows.lines(results, *pair)]
+    return "\n".join([table6_shadows.HEAD, *found])
+
+
 def table14() -> str:
     """Noise multipliers by both accountants, and what the paper's own numbers mean."""
     results, rows = table14_accounting.store(), []
@@ -267,6 +275,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "table5_curiosity": table5,
     "figure6_curves": figure6,
     "table6_attack": table6,
+    "table6_shadows": table6_power,
     "table7_nonprivate": table7,
     "figure9_learning": figure9,
     "table11_cost": table11,

@@ -28,7 +28,7 @@ from tacit.envs.locomotion import HORIZON, Locomotion, Name
 from tacit.envs.rollouts import Array, FloatArray, Policies
 from tacit.errors import DataError
 
-__all__ = ["Robot", "collect", "evaluate", "normalised", "other_robots", "other_rows", "spec", "step"]
+__all__ = ["Robot", "collect", "evaluate", "lived", "normalised", "other_robots", "other_rows", "spec", "step"]
 
 REFERENCE = (-280.178953, 12135.0)
 """D4RL's returns of a random policy and of an expert, which the normalised return maps to 0 and 100."""
@@ -156,7 +156,7 @@ def collect(
     Raises:
         DataError: more rows than the learner plays, or MuJoCo is not installed.
     """
-    return _life(_robot(), rows, episodes, seed, progress)
+    return lived(_robot(), rows, episodes=episodes, seed=seed, progress=progress)
 
 
 def other_rows(
@@ -178,7 +178,7 @@ def other_rows(
     parts = []
     for k, robot in enumerate(other_robots(robots, seed=seed)):
         share = rows * (k + 1) // robots - rows * k // robots
-        parts.append(_life(robot, share, episodes, seed + 1 + k, None))
+        parts.append(lived(robot, share, episodes=episodes, seed=seed + 1 + k))
         if progress is not None:
             progress(k + 1, robots)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "episode_ids"}
@@ -190,15 +190,16 @@ def normalised(returns: npt.ArrayLike) -> FloatArray:
     return np.asarray(100.0 * (np.asarray(returns, dtype=np.float64) - low) / (high - low))
 
 
-def evaluate(policies: Policies, *, episodes: int = 10, seed: int) -> FloatArray:
+def evaluate(policies: Policies, *, episodes: int = 10, seed: int, robot: Robot | None = None) -> FloatArray:
     """Mean normalised return of each policy over whole episodes, [K]; all K meet the same starts.
 
     Args:
         policies: K of them, which see observations [K, episodes, 17].
         episodes: how many starts.
         seed: of the starts.
+        robot: another one than HalfCheetah-v5.
     """
-    robot, members = _robot(), policies.members
+    robot, members = robot or _robot(), policies.members
     first = robot.starts(episodes, np.random.default_rng(seed))
     state = np.tile(first, (members, 1))
     total = np.zeros(len(state))
@@ -230,9 +231,21 @@ class _Recorder:
         return after, paid, ended
 
 
-def _life(robot: Robot, rows: int, episodes: int, seed: int, progress: Progress | None) -> dict[str, Array]:
-    """Rows of `collect`, from a learner on this robot."""
-    if episodes < _SIDE or episodes % _SIDE or not 0 < rows <= episodes * HORIZON:
+def lived(
+    robot: Robot, rows: int, *, episodes: int, seed: int, since: float = 0.0, progress: Progress | None = None
+) -> dict[str, Array]:
+    """Rows of `collect`, from a learner on this robot.
+
+    Args:
+        robot: on which it learns.
+        rows, episodes, seed, progress: as of `collect`.
+        since: share of its life, at the beginning, of which nothing is kept.
+
+    Raises:
+        DataError: as `collect`; the rows that are wanted must be played after `since`.
+    """
+    first = round(since * episodes)
+    if episodes < _SIDE or episodes % _SIDE or not 0 < rows <= (episodes - first) * HORIZON:
         raise DataError(
             "the learner does not play that many rows",
             where="half_cheetah",
@@ -253,7 +266,7 @@ def _life(robot: Robot, rows: int, episodes: int, seed: int, progress: Progress 
     )
     recorder = _Recorder(robot, [])
     ppo.learn(recorder, head, config, observation=17, horizon=HORIZON, seed=seed, progress=progress)
-    kept = np.linspace(0, episodes - 1, -(-rows // HORIZON)).round().astype(np.int64)
+    kept = np.linspace(first, episodes - 1, -(-rows // HORIZON)).round().astype(np.int64)
     columns: dict[str, Array] = {}
     for name in recorder.blocks[0]:
         column = np.stack([block[name] for block in recorder.blocks]).astype(np.float32)  # [t, 16, ...]

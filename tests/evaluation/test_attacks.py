@@ -17,6 +17,7 @@ from tacit.evaluation.attacks import (
     auc_bound,
     hit_rate,
     likelihood_ratios,
+    over_runs,
     tpr_bound,
     trials,
 )
@@ -106,6 +107,17 @@ def test_area_and_hits_by_hand() -> None:
     assert hit_rate(scores, present, 0.01) == 0.5
     assert hit_rate(scores, present, 0.34) == 0.5
     assert hit_rate(scores, present, 0.67) == 1.0
+
+
+def test_an_interval_over_runs_is_that_of_their_mean() -> None:
+    """A hundred runs, half of which find everybody: 0.5 with a standard error of 0.05, however many people."""
+    scores = np.repeat(np.arange(100) % 2, 30).reshape(100, 30).astype(float)
+    judged = Trials(np.ones((100, 30), bool), scores)
+    found = over_runs(lambda scored, present: float(scored[present].mean()), judged, draws=4_000)
+    assert found.value == 0.5
+    assert [found.low, found.high] == pytest.approx([0.402, 0.598], abs=0.015)
+    same = over_runs(area, Trials(np.tile([True, False], (8, 1)), np.tile([1.0, 0.0], (8, 1))))
+    assert (same.low, same.value, same.high) == (1.0, 1.0, 1.0)
 
 
 def test_bad_arguments_are_named() -> None:

@@ -61,8 +61,8 @@ def test_an_attack_is_made_of_raw_cells(tmp_path: Path, monkeypatch: pytest.Monk
     run, mu = mobility_attack.method("table", math.inf)
     assert isinstance(run, InMemory)
     assert math.isinf(mu)
-    for cell in mobility_attack.cells("table", math.inf, least=True):
-        results.put(cell.key, dataset="none", seed=cell.seed, values=mobility_attack.values(cell, run, mu, WORLD))
+    for cell in mobility_attack.wanted("table", math.inf, least=True):
+        results.put(cell.key, dataset="none", seed=cell.seed, values=mobility_attack.values(cell, run, mu))
     found = mobility_attack.attacked(results, "table", math.inf, least=True)
     assert set(found) == {"likelihood", "nearest", "overlap", "copied starts", "release"}
     assert found["release"].auc == 1.0
@@ -74,12 +74,14 @@ def test_an_attack_is_made_of_raw_cells(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_shadow_and_target_runs_share_no_seed() -> None:
-    cells = [cell for pair in mobility_attack.settings() for cell in mobility_attack.cells(*pair)]
+    cells = [cell for pair in mobility_attack.settings() for cell in mobility_attack.wanted(*pair)]
     assert len({cell.key for cell in cells}) == len(cells)
     for name, epsilon in mobility_attack.settings():
-        seeds = [cell.seed for cell in mobility_attack.cells(name, epsilon)]
+        seeds = [cell.seed for cell in mobility_attack.wanted(name, epsilon)]
         assert len(set(seeds)) == len(seeds)
-        assert sum(cell.side == "shadow" for cell in mobility_attack.cells(name, epsilon)) * mobility_attack.BLOCK >= 64
+        assert (
+            sum(cell.side == "shadow" for cell in mobility_attack.wanted(name, epsilon)) * mobility_attack.BLOCK >= 64
+        )
 
 
 def test_fewer_people_are_a_population_of_their_own() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +26,7 @@ from tacit.data.mobility import days as movement
 from tacit.data.mobility.days import LAST, SLOTS, Days
 from tacit.envs.movement import possible
 from tacit.errors import DataError
-from tacit.evaluation.lower_bounds import Counts, epsilon_lower_bound, mu_lower_bound
+from tacit.evaluation.lower_bounds import Counts, Rate, epsilon_lower_bound, mu_lower_bound
 
 Floats = NDArray[np.float64]
 Presence = NDArray[np.bool_]
@@ -59,7 +60,7 @@ class Attack:
 
     Args:
         auc, auc_low, auc_high: area under the curve over all people and runs, with a bootstrap interval over runs.
-        tpr: share of present people found at a false alarm rate of `fpr`, over all people and runs.
+        tpr, tpr_low, tpr_high: share of present people found at a false alarm rate of `fpr`, with such an interval.
         fpr: that rate.
         exposed: which person the shadow runs say is found most easily.
         exposed_auc: that person's own area under the curve over the target runs.
@@ -73,6 +74,8 @@ class Attack:
     auc_low: float
     auc_high: float
     tpr: float
+    tpr_low: float
+    tpr_high: float
     fpr: float
     exposed: int
     exposed_auc: float
@@ -158,7 +161,7 @@ def attack(
     Args:
         shadow, target: runs of the same method and population; no run in both.
         delta: at which epsilon is bounded.
-        confidence: of the interval, and of each bound.
+        confidence: of each interval, and of each bound.
         fpr: false alarm rate at which hits are counted.
         seed: of the bootstrap.
     """
@@ -166,12 +169,16 @@ def attack(
     exposed = int(np.argmax(_separation(shadow_ratios, shadow.present)))
     exposed_ratios, members = ratios[:, exposed], target.present[:, exposed]
     taught = shadow_ratios[:, exposed], shadow.present[:, exposed]
-    low, high = _interval(ratios, target.present, confidence, seed)
+    judged = Trials(target.present, ratios)
+    auc = over_runs(area, judged, confidence=confidence, seed=seed)
+    tpr = over_runs(partial(hit_rate, fpr=fpr), judged, confidence=confidence, seed=seed)
     return Attack(
-        auc=area(ratios, target.present),
-        auc_low=low,
-        auc_high=high,
-        tpr=hit_rate(ratios, target.present, fpr),
+        auc=auc.value,
+        auc_low=auc.low,
+        auc_high=auc.high,
+        tpr=tpr.value,
+        tpr_low=tpr.low,
+        tpr_high=tpr.high,
         fpr=fpr,
         exposed=exposed,
         exposed_auc=area(exposed_ratios, members),
@@ -206,14 +213,25 @@ def hit_rate(scores: Floats, present: Presence, fpr: float) -> float:
     return float((scores[present] > threshold).mean())
 
 
-def _interval(scores: Floats, present: Presence, confidence: float, seed: int, draws: int = 400) -> tuple[float, float]:
-    """Percentiles of the area over resampled runs: people of one run share its noise, runs share nothing."""
-    rng, areas = np.random.default_rng(seed), []
+def over_runs(
+    measure: Callable[[Floats, Presence], float],
+    judged: Trials,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+    draws: int = 400,
+) -> Rate:
+    """A measure of scores [T, U] and members [T, U] such as `area`, with percentiles over resampled runs.
+
+    People of one run share its noise, runs share nothing. The people are the same in all of them: the interval does not
+    cover other people.
+    """
+    rng, again = np.random.default_rng(seed), []
     for _ in range(draws):
-        chosen = rng.integers(len(scores), size=len(scores))
-        areas.append(area(scores[chosen], present[chosen]))
-    low, high = np.quantile(areas, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+        chosen = rng.integers(len(judged.scores), size=len(judged.scores))
+        again.append(measure(judged.scores[chosen], judged.present[chosen]))
+    low, high = np.quantile(again, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Rate(measure(judged.scores, judged.present), float(low), float(high))
 
 
 def _separation(ratios: Floats, present: Presence) -> Floats:

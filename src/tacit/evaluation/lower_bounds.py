@@ -67,7 +67,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of trials, and its exact interval."""
+    """A share of trials, and its interval: exact in `rate`, from resampled runs in `attacks.over_runs`."""
 
     value: float
     low: float
