@@ -14,9 +14,11 @@ from tacit.agents.policies import Acting, Policy, Value
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
-from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan, Staircase
-from tacit.methods.policy_gradient.state import Learned
+from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
+from tacit.methods.policy_gradient.rounds import Staircase
+from tacit.methods.policy_gradient.state import Learned, Plan
 from tacit.methods.policy_gradient.trust_region import KL, L2
+from tacit.methods.policy_gradient.votes import Ramp, Votes
 
 if TYPE_CHECKING:
     from tacit.agents.torch_network import TorchNetwork as TorchNetwork
@@ -30,15 +32,18 @@ __all__ = [
     "Learned",
     "Local",
     "OneHot",
+    "Plan",
     "Policy",
     "PolicyGradientPlan",
     "PrivateFisher",
     "PublicFisher",
     "Quadratic",
+    "Ramp",
     "Scaled",
     "Staircase",
     "TorchNetwork",
     "Value",
+    "Votes",
     "fit",
     "recipes",
 ]

@@ -25,7 +25,9 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient import fisher
 from tacit.methods.policy_gradient.advantages import Advantages, Float64, Rows
 from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks, critic_values
-from tacit.methods.policy_gradient.plan import CRITIC, POLICY, PolicyGradientPlan
+from tacit.methods.policy_gradient.plan import CRITIC, PolicyGradientPlan
+from tacit.methods.policy_gradient.rounds import POLICY
+from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.validation import check
 
@@ -328,7 +330,7 @@ def contributions(plan: PolicyGradientPlan, policy: Policy, critic: Value | None
 
 
 def critic_of(
-    plan: PolicyGradientPlan, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool
+    plan: PolicyGradientPlan | Votes, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool
 ) -> Value | None:
     """The plan's critic, or None where it has none.
 
