@@ -33,7 +33,7 @@ from tacit.cli.worlds import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, World, own
 from tacit.errors import FileError, LedgerError
 from tacit.evaluation.report import PolicyReport
 from tacit.evaluation.report.learning import Role
-from tacit.methods.policy_gradient import Learned, Plan, PolicyGradientPlan, fit, recipes
+from tacit.methods.policy_gradient import Learned, Plan, PolicyGradientPlan, Votes, fit, recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.methods.policy_gradient.rounds import POLICY
@@ -363,6 +363,8 @@ def planned(command: Train, world: World) -> Plan:
         changes["correlation"] = command.correlation
     changes["participations"] = command.participations
     plan = dataclasses.replace(plan, **changes)
+    if isinstance(plan, Votes):
+        plan.require_room(world.recipe.policy.parameters)
     if command.critic != RECIPES and isinstance(plan, PolicyGradientPlan):
         plan = recipes.with_critic(plan, command.critic)
     population = -(-command.users // command.participations)

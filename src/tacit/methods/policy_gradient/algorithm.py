@@ -163,13 +163,8 @@ def _policy(plan: Plan, policy: Policy | None, spec: PublicSpec) -> Policy:
     if policy is None:
         policy = Policy.default(spec, ()) if isinstance(plan, Votes) else Policy.default(spec)
     policy.require_fit(spec)
-    if isinstance(plan, Votes) and plan.most > policy.parameters:
-        raise PlanError(
-            f"{plan.most} directions are orthonormal only where there are as many parameters, not {policy.parameters}",
-            where="policy_gradient.fit",
-            expected=f"at most {policy.parameters} directions for this policy",
-            remedy="ask for fewer directions",
-        )
+    if isinstance(plan, Votes):
+        plan.require_room(policy.parameters)
     return policy
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.policies import Acting, Float32, Policy
+from tacit.errors import PlanError
 from tacit.methods.policy_gradient.rounds import POLICY, Rounds, words
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import UserSum
@@ -126,6 +127,20 @@ class Votes(Rounds):
             decay=self.decay,
         )
         return (policy,)
+
+    def require_room(self, parameters: int) -> None:
+        """Refuse a policy with fewer parameters than there are directions.
+
+        Raises:
+            PlanError: it has.
+        """
+        if self.most > parameters:
+            raise PlanError(
+                f"{self.most} directions are orthonormal only where there are as many parameters, not {parameters}",
+                where=f"{self.method} plan",
+                expected=f"at most {parameters} directions for this policy",
+                remedy="ask for fewer directions, or learn a larger policy",
+            )
 
     def label(self, start: str = "{start}") -> Label:
         """The certificate's words.
