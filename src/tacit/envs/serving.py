@@ -20,7 +20,7 @@ from tacit.data.visits import empty_rows
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.errors import DataError
 
-__all__ = ["Actor", "OfEpisodes", "SimulatedUsers", "returns", "serve"]
+__all__ = ["Actor", "OfEpisodes", "SimulatedUsers", "returns", "serve", "shown"]
 
 
 WAITING = 0.125
@@ -166,7 +166,7 @@ def _moments(
     seen = domain.observe(state)
     decisions = -(-horizon // repeat)
     for t in range(decisions):
-        action = np.asarray(actor(_shown(seen), replicate, generator))
+        action = np.asarray(actor(shown(seen), replicate, generator))
         if len(action) != len(slot) or action.ndim > 2:
             raise DataError(
                 "the actor's actions do not fit the observations",
@@ -226,8 +226,8 @@ def _advance(
     return state, total, ended, cut
 
 
-def _shown(seen: Array) -> Array:
-    """The observations with 0 in the place of numbers that are not finite."""
+def shown(seen: Array) -> Array:
+    """Observations as an actor sees them: with 0 in the place of numbers that are not finite."""
     if seen.dtype.kind != "f":
         return seen
     finite = np.isfinite(seen)

@@ -31,7 +31,7 @@ SCALED = Scaled(cart_pole.LOW, cart_pole.HIGH)
 SMALL = Policy.default(cart_pole.spec(), hidden=(4,))
 CRITIC = Value(SCALED, Mlp((4, 3, 1), gain=1.0))
 CRITIC_START = CRITIC.network.initial(np.random.default_rng(0), 1)[0]
-LOCAL = Local(epochs=2, minibatches=2, learning_rate=0.01)
+LOCAL = Local(epochs=2, minibatches=2, learning_rate=0.01, seeded=True)
 
 Rows = dict[str, np.ndarray]
 

@@ -25,6 +25,12 @@ Critic = Literal["none", "local", "private", "public", "shared"]
 with the policy under one clip; from a public critic; or, without any privacy, from a critic that everybody teaches."""
 
 
+Seeding = bool | Literal["raw"]
+"""What a person's Adam begins with: with nothing (False); with the update that was released last as first moments and
+its square as second ones ("raw", as the paper prints it); or with both of that update over learning rate and steps
+(True), as if it had been Adam's own gradient. Of the last the direction of a release keeps itself up."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Local:
     """What a person computes from own rows: the paper's local PPO updates (its algorithm 3) instead of one gradient.
@@ -34,7 +40,7 @@ class Local:
         minibatches: parts of a pass, one Adam step each.
         learning_rate: of the person's Adam.
         entropy: coefficient of the policy's entropy.
-        seeded: whether Adam begins with the moments of the update that was released last, instead of with none.
+        seeded: what Adam's moments begin with (`Seeding`).
 
     Raises:
         PlanError: a value is out of range.
@@ -44,12 +50,13 @@ class Local:
     minibatches: int = 2
     learning_rate: float = 2.5e-4
     entropy: float = 0.0
-    seeded: bool = True
+    seeded: Seeding = False
 
     def __post_init__(self) -> None:
         whole(epochs=self.epochs, minibatches=self.minibatches)
         positive(learning_rate=self.learning_rate)
         check("entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
+        check("seeded", self.seeded, self.seeded in (True, False, "raw"), 'True, False or "raw"')
 
 
 Setting = Literal["control", "mujoco", "dosing"]
@@ -140,6 +147,7 @@ class PolicyGradientPlan(Rounds):
         rounds: int = 200,
         noise_multiplier: float | None = None,
         learning_rate: float | None = None,
+        seeded: Seeding = False,
     ) -> PolicyGradientPlan:
         """The paper's own recipe (its sections 5 and C.3), whose guarantee does not hold.
 
@@ -147,12 +155,15 @@ class PolicyGradientPlan(Rounds):
         teaches without noise. That critic carries each person's records into all later updates, so the plan's epsilon
         is infinite: it can be priced, not calibrated. Numbers that the paper does not print (learning rates, the
         number of rounds, the outer step) are those of the PPO implementation that it names, and 1.
+        Its people go on with their episodes from round to round (`envs.lasting.LastingUsers`): with a fresh start every
+        64 steps nothing later is ever seen.
 
         Args:
             setting: whose hyper-parameters: "control", "mujoco" or "dosing".
             rounds: T.
             noise_multiplier: sigma of the policy's part.
             learning_rate: of the local Adam; None is 2.5e-4, in MuJoCo and dosing 3e-4.
+            seeded: of the local Adam. "raw" is what the paper prints; both "raw" and False learn, True does not.
 
         Raises:
             PlanError: the setting is unknown.
@@ -172,7 +183,7 @@ class PolicyGradientPlan(Rounds):
             clip_norm=clip,
             noise_multiplier=noise_multiplier,
             correlation="independent",
-            local=Local(epochs=epochs, minibatches=minibatches, learning_rate=rate, entropy=entropy),
+            local=Local(epochs=epochs, minibatches=minibatches, learning_rate=rate, entropy=entropy, seeded=seeded),
             critic="shared",
             schedule="constant",
         )
