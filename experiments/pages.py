@@ -20,10 +20,12 @@ from typing import Any, get_args
 
 from experiments import (
     dppg_audit,
+    dppg_fair,
     dppg_frontier,
     dppg_riverswim,
     dppg_table1,
     dppg_tables,
+    dppg_votes,
     experts_table,
     experts_tables,
     faults,
@@ -87,6 +89,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "dppg_frontier": lambda: dppg_tables.frontier(dppg_frontier.store()),
     "dppg_riverswim": lambda: dppg_tables.riverswim(dppg_riverswim.store()),
     "dppg_table1": lambda: dppg_tables.table1(dppg_table1.store()),
+    "dppg_votes": lambda: dppg_votes.table(dppg_votes.store()),
+    "dppg_fair": lambda: dppg_fair.table(dppg_fair.store()),
     "dppg_audit": lambda: dppg_tables.audited(dppg_audit.store()),
     "experts_mixed": lambda: experts_at_one("mixed"),
     "experts_good": lambda: experts_at_one("good"),

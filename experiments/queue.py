@@ -57,6 +57,9 @@ class Job:
 QUEUE: tuple[Job, ...] = (
     Job("tune_agents", 2.5),
     Job("table1_trivial", 0.2),
+    Job("dppg_votes", 0.6, ("HalfCheetah/votes/8", "Hopper/votes/8")),
+    Job("dppg_fair", 3.0),
+    Job("dppg_votes", 6.0),
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 13.0),
     Job("table2_mazes", 18.0),

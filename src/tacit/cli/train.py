@@ -33,7 +33,7 @@ from tacit.cli.worlds import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, World, own
 from tacit.errors import FileError, LedgerError
 from tacit.evaluation.report import PolicyReport
 from tacit.evaluation.report.learning import Role
-from tacit.methods.policy_gradient import Learned, Plan, PolicyGradientPlan, Votes, fit, recipes
+from tacit.methods.policy_gradient import AnyPlan, Learned, PolicyGradientPlan, Votes, fit, recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.methods.policy_gradient.rounds import POLICY
@@ -50,7 +50,7 @@ LEDGER, PRIVATE, REGISTER = "ledger", "private", "register"
 PROMISES_NOTHING = (
     "NOT PRIVATE: the published recipe shares a critic without noise, and nothing is promised to anybody."
 )
-Shown = tuple[str, Role, Plan]
+Shown = tuple[str, Role, AnyPlan]
 """A row of the report: its label, what it is, its plan."""
 FRESH = 1_000_000
 """How far seeds lie apart: those of the training's people, of comparisons' and of those who are only played with."""
@@ -136,7 +136,7 @@ def _require_register(command: Train) -> None:
         )
 
 
-def _produce(command: Train, world: World, plan: Plan, shown: list[Shown], run: RunFolder) -> None:
+def _produce(command: Train, world: World, plan: AnyPlan, shown: list[Shown], run: RunFolder) -> None:
     watch = Stopwatch()
     if run.read()["finished"]:
         say("The run was finished already.")
@@ -154,7 +154,7 @@ def _produce(command: Train, world: World, plan: Plan, shown: list[Shown], run: 
     _closing(run, command)
 
 
-def _learn(command: Train, world: World, plan: Plan, run: RunFolder) -> Release[Learned]:
+def _learn(command: Train, world: World, plan: AnyPlan, run: RunFolder) -> Release[Learned]:
     """The run that is released; taken up where it was interrupted."""
     unit, epsilon, delta = promised(plan)
     run.inside(PRIVATE).mkdir(exist_ok=True)
@@ -211,14 +211,14 @@ def _report(command: Train, world: World, shown: list[Shown], release: Release[L
     )
 
 
-def _settings(command: Train, world: World, released: Plan) -> list[Shown]:
+def _settings(command: Train, world: World, released: AnyPlan) -> list[Shown]:
     """What the report shows, the largest epsilon first.
 
     The published recipe is compared with this library's, whose guarantee holds, and the labels say so.
     """
     caption = "the published recipe, released" if command.paper else f"epsilon {command.epsilon:g}, released"
     of = "corrected recipe, " if command.paper else ""
-    private: list[tuple[float, str, Role, Plan]] = [(command.epsilon, caption, "released", released)]
+    private: list[tuple[float, str, Role, AnyPlan]] = [(command.epsilon, caption, "released", released)]
     guarded = dataclasses.replace(command, paper=False)
     for epsilon in sorted(set(command.compare)):
         plan = planned(dataclasses.replace(guarded, epsilon=epsilon), world)
@@ -349,7 +349,7 @@ def opened(command: Train) -> World:
     return World(name, domain, spec, recipe, fast=builtin is not None and name not in ROBOTS)
 
 
-def planned(command: Train, world: World) -> Plan:
+def planned(command: Train, world: World) -> AnyPlan:
     """The calibrated plan; that of the paper is priced, since no noise makes its epsilon finite.
 
     Raises:
@@ -379,7 +379,7 @@ def planned(command: Train, world: World) -> Plan:
     return paper.account(unit=unit, delta=command.delta)
 
 
-def numbers(command: Train, plan: Plan) -> str:
+def numbers(command: Train, plan: AnyPlan) -> str:
     """How many are met and how much noise a round gets, beside the promise."""
     met, often = plan.rounds * plan.users, plan.participations
     left = command.users - met

@@ -15,7 +15,7 @@ from tacit.cli.console import Advance
 from tacit.cli.worlds import World
 from tacit.evaluation.report import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.learning import Role
-from tacit.methods.policy_gradient import Acting, Learned, Plan, Votes, fit
+from tacit.methods.policy_gradient import Acting, AnyPlan, Learned, Votes, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -76,7 +76,7 @@ def measured(
     return row, curve, error
 
 
-def repeated(world: World, plan: Plan, *, runs: int, seed: int, advance: Advance) -> Learned:
+def repeated(world: World, plan: AnyPlan, *, runs: int, seed: int, advance: Advance) -> Learned:
     """Independent runs of a plan, whose ledgers and register are thrown away: everybody in them is simulated."""
     unit, epsilon, delta = promised(plan)
     budget = epsilon if math.isfinite(epsilon) else 1.0
@@ -91,14 +91,14 @@ def repeated(world: World, plan: Plan, *, runs: int, seed: int, advance: Advance
         return fit(plan, UserVault(users, ledgers, register), world.recipe.policy, seed=seed, progress=advance).value
 
 
-def without_noise(plan: Plan) -> Plan:
+def without_noise(plan: AnyPlan) -> AnyPlan:
     """The same plan, with the clip that it has at its noise, without that noise: the ceiling of the comparison."""
     if isinstance(plan, Votes):
         return _priced(dataclasses.replace(plan, noise_multiplier=0.0), plan)
     return _priced(dataclasses.replace(plan, noise_multiplier=0.0, clip_norm=plan.bound, most_noise=None), plan)
 
 
-def noise_alone(plan: Plan) -> Plan:
+def noise_alone(plan: AnyPlan) -> AnyPlan:
     """The same plan with contributions that say nothing: its floor.
 
     Where these are 0 whatever anybody did, everybody is met for one decision.
@@ -110,7 +110,7 @@ def noise_alone(plan: Plan) -> Plan:
     return _priced(dataclasses.replace(plan, return_scale=0.0, entropy=0.0, horizon=horizon), plan)
 
 
-def _priced(changed: Plan, plan: Plan) -> Plan:
+def _priced(changed: AnyPlan, plan: AnyPlan) -> AnyPlan:
     unit, _, delta = promised(plan)
     return changed.account(unit=unit, delta=delta)
 

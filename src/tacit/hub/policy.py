@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.agents.policies import Policy
-from tacit.methods.policy_gradient.state import Learned, Plan
+from tacit.methods.policy_gradient.state import AnyPlan, Learned
 from tacit.privacy.certificate.certificate import Release
 from tacit.serialization import read
 
@@ -31,7 +31,7 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Lear
     Raises:
         ValueError: the arrays are those of another policy.
     """
-    plan, policy = read(Plan, config["plan"]), Policy.from_json(config["policy"])
+    plan, policy = read(AnyPlan, config["plan"]), Policy.from_json(config["policy"])
     replicates, iterates = weights["last"].shape[0], len(weights["people"])
     shapes = {
         "last": (replicates, policy.parameters),

@@ -16,7 +16,7 @@ from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
 from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
 from tacit.methods.policy_gradient.rounds import Staircase
-from tacit.methods.policy_gradient.state import Learned, Plan
+from tacit.methods.policy_gradient.state import AnyPlan, Learned
 from tacit.methods.policy_gradient.trust_region import KL, L2
 from tacit.methods.policy_gradient.votes import Ramp, Votes
 
@@ -27,12 +27,12 @@ __all__ = [
     "KL",
     "L2",
     "Acting",
+    "AnyPlan",
     "Categorical",
     "Gaussian",
     "Learned",
     "Local",
     "OneHot",
-    "Plan",
     "Policy",
     "PolicyGradientPlan",
     "PrivateFisher",

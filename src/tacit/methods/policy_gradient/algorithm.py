@@ -29,7 +29,7 @@ from tacit.methods.policy_gradient import local_updates, votes
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.methods.policy_gradient.rounds import POLICY
-from tacit.methods.policy_gradient.state import Learned, Plan, State
+from tacit.methods.policy_gradient.state import AnyPlan, Learned, State
 from tacit.methods.policy_gradient.trust_region import KL
 from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.certificate.certificate import Release
@@ -47,7 +47,7 @@ Information = Callable[[Policy, Float32], Sequence[float]]
 
 
 def fit(
-    plan: Plan,
+    plan: AnyPlan,
     vault: UserVault,
     policy: Policy | None = None,
     *,
@@ -144,14 +144,14 @@ def _votes(plan: Votes, state: State, k: int) -> _Asked:
     return _Asked(votes.tried(plan, state.policy, state.theta, released, k), released, factor)
 
 
-def _contributions(plan: Plan, policy: Policy, critic: Value | None) -> Mapping[str, Contribution]:
+def _contributions(plan: AnyPlan, policy: Policy, critic: Value | None) -> Mapping[str, Contribution]:
     """For each part of the plan what a person adds to it."""
     if isinstance(plan, Votes):
         return {POLICY: votes.Ballot(plan.offset, plan.counted, plan.most)}
     return local_updates.contributions(plan, policy, critic)
 
 
-def _policy(plan: Plan, policy: Policy | None, spec: PublicSpec) -> Policy:
+def _policy(plan: AnyPlan, policy: Policy | None, spec: PublicSpec) -> Policy:
     """The given policy, or the default one; it fits the people and the plan."""
     if not isinstance(policy, Policy | None):
         raise PlanError(
@@ -180,7 +180,7 @@ def _kept(path: Path | None) -> bool:
     return path.exists()
 
 
-def _require_information(plan: Plan, information: Information | None) -> None:
+def _require_information(plan: AnyPlan, information: Information | None) -> None:
     if (isinstance(plan.trust_region, KL) and plan.fisher is None) != (information is not None):
         raise PlanError(
             "the plan and information= do not fit each other",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-Plan = PolicyGradientPlan | Votes
+AnyPlan = PolicyGradientPlan | Votes
 """What can be learnt under."""
 
 # What learning hands out: policies, all of them public.
@@ -49,7 +49,7 @@ class Learned:
         people: how many people had been met at each of these iterates, [K].
     """
 
-    plan: Plan
+    plan: AnyPlan
     policy: Policy
     last: Float32
     average: Float32
@@ -116,7 +116,7 @@ class State:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: AnyPlan,
         policy: Policy,
         critic: Value | None,
         replicates: int,
