@@ -215,11 +215,11 @@ class Ballot:
         """[U, P], of norm at most sqrt(most)."""
         own = state.directions[rows["replicate"], rows["place"]]
         p = own.shape[1]
-        returns, ended = self._episodes(rows, 2 * p)
+        returns, ended = self._heard(rows, 2 * p)
         votes = np.sign(returns[:, ::2] - returns[:, 1::2]) * (ended[:, ::2] & ended[:, 1::2])
         return np.asarray(math.sqrt(self.most / p) * self.counted * np.einsum("up,upd->ud", votes, own))
 
-    def _episodes(self, rows: Mapping[str, NDArray[Any]], count: int) -> tuple[Float64, NDArray[np.bool_]]:
+    def _heard(self, rows: Mapping[str, NDArray[Any]], count: int) -> tuple[Float64, NDArray[np.bool_]]:
         """Returns [U, count] of each person's first episodes, and which of these ended."""
         people, which = len(rows["mask"]), np.cumsum(rows["starts"], axis=1) - 1
         read = rows["mask"] & (which < count)
