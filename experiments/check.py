@@ -34,6 +34,8 @@ EXPERIMENTS = (
     "dppg_table1",
     "dppg_audit",
     "dppg_riverswim",
+    "dppg_votes",
+    "dppg_fair",
     "experts_accounting",
     "experts_prefixes",
     "experts_histograms",

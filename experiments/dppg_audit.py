@@ -39,7 +39,8 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.serving import SimulatedUsers
 from tacit.evaluation.lower_bounds import Audit, audit
 from tacit.methods.policy_gradient.algorithm import fit
-from tacit.methods.policy_gradient.plan import POLICY, Critic, PolicyGradientPlan
+from tacit.methods.policy_gradient.plan import Critic, PolicyGradientPlan
+from tacit.methods.policy_gradient.rounds import POLICY
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger

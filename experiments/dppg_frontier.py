@@ -11,8 +11,9 @@ and once with the most probable ones; so does the mean of the policies of the la
 
 Arms: the recipe with a local, a private and no critic, each with correlated (toeplitz) and with independent noise, all
 else equal; epsilon "inf" is without noise. "noise" is the control that learns nothing: returns are multiplied by 0.
-"paper" is the paper's own recipe (64 steps a person, shared critic, independent noise) with as many people: its
-epsilon is infinite, and the epsilon in its name is what it claims for its noise. "full_slot" fills each person's 500
+"paper" is our first reading of the paper's own recipe (64 steps a person, shared critic, independent noise) with as
+many people: its epsilon is infinite, and the epsilon in its name is what it claims for its noise. Fresh starts and a
+divided seed of Adam keep it from learning; `dppg_fair` has the recipe that learns. "full_slot" fills each person's 500
 steps with further episodes. "linear" and "small" are the recipe with a log-linear policy and one hidden layer of 8.
 """
 
@@ -84,7 +85,7 @@ def grid() -> list[Cell]:
 def draft(cell: Cell, people: int) -> Recipe:
     """The cell's recipe before its noise is known; the paper's noise is that of ours, by the exact formula."""
     if cell.arm == "paper":
-        plan = pg.PolicyGradientPlan.paper("control", rounds=people // 8, noise_multiplier=0.0)
+        plan = pg.PolicyGradientPlan.paper("control", rounds=people // 8, noise_multiplier=0.0, seeded=True)
         return Recipe(plan, RECIPES[cell.task]().policy, horizon=plan.horizon)
     hidden = {"linear": (), "small": (8,)}.get(cell.arm, (64, 64))
     found = RECIPES[cell.task](hidden=hidden)

@@ -56,8 +56,8 @@ from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.baselines import ucb_vi
 from tacit.methods.policy_gradient.baselines.ucb_vi import UcbVi
 from tacit.methods.policy_gradient.fisher import PrivateFisher, scores, spectrum
-from tacit.methods.policy_gradient.plan import Staircase
 from tacit.methods.policy_gradient.recipes import Recipe
+from tacit.methods.policy_gradient.rounds import Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
 
 REPLICATES, SEED = 20, 100

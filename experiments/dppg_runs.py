@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,13 @@ from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Plan
-from tacit.privacy.vault.user_vault import UserVault
+from tacit.privacy.vault.user_vault import Users, UserVault
 from tacit.units import Unit
 
 DELTA = 1e-5
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # ledgers of simulated people need no disk
 FloatArray = npt.NDArray[np.float64]
+P = TypeVar("P", pg.PolicyGradientPlan, pg.Votes)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def guarantee() -> dict[str, Json]:
     return {"delta": DELTA, "unit": one.name, "relation": one.relation}
 
 
-def calibrated(plan: pg.PolicyGradientPlan, epsilon: float | None) -> pg.PolicyGradientPlan:
+def calibrated(plan: P, epsilon: float | None) -> P:
     """The plan at this epsilon and delta 1e-5; with None, without noise (or at the noise that the plan has)."""
     people = unit(plan.users * plan.rounds)
     return (
@@ -78,12 +79,19 @@ def vault(
     replicates: int,
     seed: int,
 ) -> Iterator[UserVault]:
-    """A vault of simulated people with R ledgers that can pay for this plan, in a folder that goes away."""
-    assert plan.unit is not None
-    epsilon = plan.epsilon if plan.epsilon is not None and np.isfinite(plan.epsilon) else 1e6
+    """A vault of simulated people who are met once, with R ledgers that can pay for this plan."""
     users = SimulatedUsers(
         task.domain, task.spec, horizon=horizon, repeat=repeat, restarts=restarts, replicates=replicates, seed=seed
     )
+    with opened(users, plan) as doors:
+        yield doors
+
+
+@contextlib.contextmanager
+def opened(users: Users, plan: Plan) -> Iterator[UserVault]:
+    """A vault of these simulated people with a ledger each replicate that can pay, in a folder that goes away."""
+    assert plan.unit is not None
+    epsilon = plan.epsilon if plan.epsilon is not None and np.isfinite(plan.epsilon) else 1e6
     budget = {"epsilon": epsilon * 1.0000001, "delta": DELTA * 1.0000001}
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as one,
@@ -91,7 +99,7 @@ def vault(
         contextlib.ExitStack() as open_,
     ):
         ledgers = [
-            open_.enter_context(Ledger(Path(one) / f"{r}.ledger", plan.unit, **budget)) for r in range(replicates)
+            open_.enter_context(Ledger(Path(one) / f"{r}.ledger", plan.unit, **budget)) for r in range(users.replicates)
         ]
         register = open_.enter_context(Register(Path(one) / "register", key=Path(other) / "key"))
         yield UserVault(users, ledgers, register)

@@ -205,7 +205,9 @@ def _returns(line: Line, actor: Any, repeat: int = 1) -> list[float]:
 def paper(line: Line, level: float) -> Values:
     """The paper's recipe and network, at the noise that this epsilon would have without the shared critic."""
     ours = line.recipe.plan
-    published = pg.PolicyGradientPlan.paper(line.setting, noise_multiplier=calibrated(ours, level).noise_multiplier)
+    published = pg.PolicyGradientPlan.paper(
+        line.setting, noise_multiplier=calibrated(ours, level).noise_multiplier, seeded=True
+    )
     people = ours.rounds * ours.users * min(1.0, ours.horizon * line.recipe.repeat / published.horizon)
     published = replace(published, rounds=math.ceil(people / published.users))
     other, own = CONTROLS["paper"], line.recipe.policy.network
@@ -254,7 +256,7 @@ def configuration(key: str, *, quick: bool = False) -> Json:
         "line": describe(small(line) if quick else line),
         "method": method,
         "level": level,
-        "paper": describe(pg.PolicyGradientPlan.paper(line.setting, noise_multiplier=0.0))
+        "paper": describe(pg.PolicyGradientPlan.paper(line.setting, noise_multiplier=0.0, seeded=True))
         if method == "paper"
         else None,
         "control": describe(CONTROLS.get(method)),

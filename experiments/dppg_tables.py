@@ -37,7 +37,7 @@ ARMS = {
     ("private", "independent"): "private critic, independent noise",
     ("none", "toeplitz"): "no critic, correlated noise",
     ("none", "independent"): "no critic, independent noise",
-    ("paper", "independent"): "paper's recipe, epsilon infinite",
+    ("paper", "independent"): "paper's recipe as first read, epsilon infinite",
     ("noise", "toeplitz"): "noise alone",
 }
 DRAWN = (*list(ARMS)[:3], ("noise", "toeplitz"), ("none", "toeplitz"), ("paper", "independent"))
@@ -61,7 +61,7 @@ METHODS = {
     "no_noise": "ours without noise, largest clip, not private",
     "dppg": "ours",
     "dppg_mlp": "ours, the paper's network",
-    "paper": "paper's recipe, epsilon infinite",
+    "paper": "paper's recipe as first read, epsilon infinite",
     "start": "before the first round",
     "random": "random actions",
     "noise_only": "noise alone, stronger level",
@@ -264,7 +264,7 @@ def short(poles: Store, table: Store, rivers: Store) -> str:
     def river(name: str, epsilon: float | None = 1.0) -> str:
         return column(rivers, dppg_riverswim.key(name, 0.6, epsilon), "greedy", 2)
 
-    paper, note = "paper's recipe, **epsilon infinite**; noise of epsilon 1", "its two trust regions"
+    paper, note = "paper's recipe as first read, **epsilon infinite**; noise of epsilon 1", "its two trust regions"
     rows = [
         row("**ours, epsilon 1**", "local", 1.0, dose("dppg", 1.0), river("recipe")),
         row("ours, independent noise, epsilon 1", "local", 1.0, NONE, river("iid"), "independent"),

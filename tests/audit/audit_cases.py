@@ -13,6 +13,7 @@ from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
 from tacit.privacy.mechanisms.sums import Once
+from tacit.privacy.noise.correlated import CorrelatedNoise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import vault
 from tacit.privacy.vault.base import Label
@@ -44,6 +45,12 @@ def half_sigma(patch: pytest.MonkeyPatch) -> None:
     """The noise of one neighbour definition, the account of the other."""
     real = vault._sigma
     patch.setattr(vault, "_sigma", lambda spec: real(spec) / 2)
+
+
+def half_correlated(patch: pytest.MonkeyPatch) -> None:
+    """The same for people who are met."""
+    real = CorrelatedNoise.next
+    patch.setattr(CorrelatedNoise, "next", lambda self, size, scale: real(self, size, scale / 2))
 
 
 def forgotten_scale(patch: pytest.MonkeyPatch) -> None:

@@ -223,6 +223,22 @@ def test_another_environment_needs_bounds_and_is_not_compared(tmp_path: Path) ->
     assert hub.load(tmp_path / "run" / "policy").value.plan.horizon == 3
 
 
+def test_votes_are_played_in_short_episodes_and_released_with_their_promise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("train", "CartPole-v1", *TINY, "--method", "votes", "--directions", "2", "--episode-length", "10")
+    assert run(*words, "--radius", "0.3", "--out", str(tmp_path / "run")) == 0
+    assert "bounded to norm 1.41421 with 40 row(s) a meeting" in capsys.readouterr().out
+    release = hub.load(tmp_path / "run" / "policy")
+    plan = release.value.plan
+    assert (plan.directions, plan.episode_length, plan.radius, plan.rounds) == (2, 10, 0.3, 4)
+    assert release.value.policy.network.sizes == (4, 2)
+    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
+    assert [row["role"] for row in report["outcomes"]] == ["ceiling", "released", "floor"]
+    assert report["outcomes"][1]["mean"] == report["outcomes"][1]["greedy"]  # a policy of votes acts without chance
+    assert run("play", str(tmp_path / "run" / "policy"), "--episodes", "1") == 0
+
+
 def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("train", "CartPole-v1", *TINY, "--paper", "--policy", "4", "--out", str(tmp_path / "run"))
     assert run(*words) == 0
@@ -269,6 +285,11 @@ def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.Capture
         (("CartPole-v1", "--participations", "0"), "--participations is 0; expected a whole number >= 1"),
         (("CartPole-v1", "--participations", "5"), "--participations is 5, of 4 round(s)"),
         (("CartPole-v1", "--unit", ""), "unit"),
+        (("CartPole-v1", "--method", "votes", "--gamma", "0.9"), "--gamma has no meaning here"),
+        (("CartPole-v1", "--method", "votes", "--paper"), "--paper has no meaning here"),
+        (("CartPole-v1", "--directions", "2"), "--directions has no meaning here"),
+        (("CartPole-v1", "--method", "votes", "--radius", "0"), "--radius is 0; expected a finite number > 0"),
+        (("HalfCheetah-v5", "--method", "votes", "--directions", "200"), "200 directions are orthonormal only where"),
     ],
 )
 def test_bad_input_costs_nothing(

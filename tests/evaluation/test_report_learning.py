@@ -15,6 +15,8 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 from tacit.errors import DataError, FileError
 from tacit.evaluation.report import EvaluationReport, Learning, Outcome, PolicyReport, render, storage
 from tacit.evaluation.report.learning import settings
+from tacit.methods.policy_gradient import Ramp, Votes
+from tacit.serialization import to_json
 
 PLAN = {
     "users": 32,
@@ -116,6 +118,12 @@ def test_the_largest_norm_is_the_one_that_bounds_contributions() -> None:
     assert row == "0.2"
     (row,) = [value for name, value in settings(PLAN) if "norm" in name]
     assert row == "0.8"
+
+
+def test_settings_of_votes_have_words() -> None:
+    shown = dict(settings(to_json(Votes(directions=2, episode_length=Ramp(first=100, last=400)))))
+    assert shown["votes of one person"] == "2"
+    assert (shown["episode length: first"], shown["episode length: last"]) == ("100", "400")
 
 
 def test_settings_without_effect_are_left_out() -> None:

@@ -143,7 +143,7 @@ RUNS = {
     "L2 trust region": river(trust_region=pg.L2(3.5), correlation="independent"),
     "KL trust region, private Fisher information": river(trust_region=pg.KL(0.05), fisher=pg.PrivateFisher()),
     "KL trust region, public Fisher information": river(trust_region=pg.KL(0.05), information=pg.PublicFisher(STATES)),
-    "local updates": river(local=pg.Local(epochs=2), critic="none"),
+    "local updates": river(local=pg.Local(epochs=2, seeded=True), critic="none"),
     "network": pole(dataclasses.replace(POLE.plan, horizon=40), POLE.policy),
     "network, KL trust region of moments": variant(
         pole(
@@ -159,7 +159,7 @@ RUNS = {
         )
     ),
     "network, local updates": pole(
-        dataclasses.replace(POLE.plan, horizon=40, local=pg.Local(epochs=2, entropy=0.01)), POLE.policy
+        dataclasses.replace(POLE.plan, horizon=40, local=pg.Local(epochs=2, entropy=0.01, seeded=True)), POLE.policy
     ),
     "network, private critic": pole(
         pg.recipes.with_critic(dataclasses.replace(POLE.plan, horizon=40), "private"), POLE.policy
@@ -168,12 +168,16 @@ RUNS = {
         dataclasses.replace(POLE.plan, horizon=40, critic="public"), POLE.policy, **public_critic()
     ),
     "the paper's settings": pole(
-        dataclasses.replace(pg.PolicyGradientPlan.paper(rounds=2, noise_multiplier=1.0), horizon=40),
+        dataclasses.replace(pg.PolicyGradientPlan.paper(rounds=2, noise_multiplier=1.0, seeded=True), horizon=40),
         POLE.policy,
         priced=True,
     ),
-    "the paper's settings, mujoco": Run(lambda folder: {}, lambda: (pg.PolicyGradientPlan.paper("mujoco"),)),
-    "the paper's settings, dosing": Run(lambda folder: {}, lambda: (pg.PolicyGradientPlan.paper("dosing"),)),
+    "the paper's settings, mujoco": Run(
+        lambda folder: {}, lambda: (pg.PolicyGradientPlan.paper("mujoco", seeded=True),)
+    ),
+    "the paper's settings, dosing": Run(
+        lambda folder: {}, lambda: (pg.PolicyGradientPlan.paper("dosing", seeded=True),)
+    ),
     **{f"recipe {name}": recipe(name) for name in pg.recipes.NAMED},
     "general recipe": Run(lambda folder: {}, general),
     "UCB-VI": Run(counted, lambda: (ucb_vi.UcbVi(states=6, actions=2, horizon=20),)),

@@ -26,6 +26,7 @@ from selection_detectors import SELECTION_DETECTORS
 from table_detectors import TABLE_DETECTORS
 from torch import Tensor, nn
 from vault_cases import GivenParts, Named, Rewards, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
+from vote_detectors import VOTE_DETECTORS
 
 from tacit.errors import BudgetExceeded, MechanismError, PlanError, PlanExhausted
 from tacit.evaluation.lower_bounds import audit
@@ -364,4 +365,5 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *LEARNING_DETECTORS,
     *LEDGER_DETECTORS,
     *SELECTION_DETECTORS,
+    *VOTE_DETECTORS,
 )

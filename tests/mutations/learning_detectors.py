@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from locality_cases import MET, PLANS, plan, run, same
+from locality_cases import MET, PLANS, VOTED, plan, run, same
 
 LEARNERS = {
     "own critic": PLANS["own critic"],
     "local updates": PLANS["local updates"],
+    "votes": VOTED,
     "raw rewards": plan(critic="none", standardised=False, clip_norm=100.0),
 }
 

@@ -17,6 +17,7 @@ import pytest
 import selection_mutations
 import table_mutations
 import torch
+import vote_mutations
 from dp_accounting import dp_event
 
 from tacit.data.trajectories import Trajectories
@@ -335,4 +336,5 @@ MUTATIONS = (
     ),
     *(Mutation(*mutation) for mutation in (*bit_mutations.BITS, *selection_mutations.SELECTION)),
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
+    *(Mutation(*mutation) for mutation in vote_mutations.VOTES),
 )

@@ -13,10 +13,11 @@ from tacit.cli.sharing import Hub
 
 # fmt: off
 Audited = Literal[
-    "transitions", "trajectories", "policy-gradient", "gpope", "evaluation", "movement", "movement-federated",
-    "experts", "privorl", "privorl@0.1", "privorl@1", "privorl-people", "privorl-j", "privorl-j@0.1", "privorl-j@1",
-    "privorl-j-context", "raking", "pgm", "mst", "aim", "privsyn", "pate-gan", "residual", "importance", "fqe",
-    "dr", "ssp", "overlap", "lsw", "lsl", "choice", "dp-sgd", "dp-sgd@0.1", "dp-sgd@1", "consensus",
+    "transitions", "trajectories", "policy-gradient", "policy-votes", "gpope", "evaluation", "movement",
+    "movement-federated", "experts", "privorl", "privorl@0.1", "privorl@1", "privorl-people", "privorl-j",
+    "privorl-j@0.1", "privorl-j@1", "privorl-j-context", "raking", "pgm", "mst", "aim", "privsyn", "pate-gan",
+    "residual", "importance", "fqe", "dr", "ssp", "overlap", "lsw", "lsl", "choice", "dp-sgd", "dp-sgd@0.1",
+    "dp-sgd@1", "consensus",
     "return-weighted", "one-shot", "epr", "pategail", "ucb-vi", "selection",
 ]
 # fmt: on

@@ -304,7 +304,8 @@ EVALUATION_OPTIONS: Table = {
     "ssp": {"tacit.methods.off_policy_evaluation.baselines:SufficientStatistics": ("clip_norm",)},
 }
 POLICY_GRADIENT_OPTIONS: Table = {
-    "train": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip_norm", "gamma")}
+    "gradient": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip_norm", "gamma")},
+    "votes": {"tacit.methods.policy_gradient.votes:Votes": ("radius",)},
 }
 _WEIGHT = {"tacit.methods.experts.learned:ReturnWeight": ("sharpness",)}
 EXPERTS_OPTIONS: Table = {

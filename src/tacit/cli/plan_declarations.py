@@ -31,6 +31,8 @@ Activation = Literal["relu", "tanh"]
 """Between the layers of a network."""
 RECIPES: Literal["recipe"] = "recipe"
 """The choice of the environment's own recipe."""
+TrainMethod = Literal["gradient", "votes"]
+"""Plans of `tacit.policy_gradient`: `PolicyGradientPlan`, `Votes`."""
 Critic = Literal["recipe", "none", "local", "private"]
 """What each person's actions are judged against; the paper's shared critic exists with --paper alone."""
 Correlation = Literal["recipe", "toeplitz", "independent", "tree"]
@@ -241,12 +243,16 @@ class Train(PlanCommand):
         environment: any id that Gymnasium knows, one of your own as "module:Dose-v0" (importing the module registers
             it), or tacit's: river-swim, dosing-0, dosing-1, clinic.
         out: folder of the run; the key of its register of contributions lies beside it (OUT.key).
+        method: what a person adds to a release: the "gradient" of an episode, or "votes" on public directions, where
+            everybody plays short episodes with both of two opposite changes of the policy.
         epsilon: the promise to every person.
         delta: its slack; it must be below 1 / population, which is --users / --participations.
         users: how many contributions there are at most, rounds times people in a round: as many as people are met
             where everybody takes part once.
         users_per_round: how many people in a round, between two releases; by default the recipe's own (8, and 32 for
             the robots).
+        directions: votes of one person, each of which takes two episodes.
+        episode_length: most decisions of such an episode.
         relation: what neighbouring populations differ in: a person contributes or not, or acts like another one.
         unit: what one protected unit is called, in the singular.
         policy: "log-linear", or the widths of a tanh network ("64-64"); by default the environment's own choice.
@@ -276,10 +282,13 @@ class Train(PlanCommand):
 
     environment: Positional[str]
     out: Path
+    method: TrainMethod = "gradient"
     epsilon: float = 1.0
     delta: float = 1e-5
     users: int = 1600
     users_per_round: int | None = None
+    directions: int | None = None
+    episode_length: int | None = None
     relation: Relation = "add_or_remove"
     unit: str = "person"
     policy: str | None = None

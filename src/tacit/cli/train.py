@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -33,9 +33,10 @@ from tacit.cli.worlds import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, World, own
 from tacit.errors import FileError, LedgerError
 from tacit.evaluation.report import PolicyReport
 from tacit.evaluation.report.learning import Role
-from tacit.methods.policy_gradient import Learned, PolicyGradientPlan, fit, recipes
-from tacit.methods.policy_gradient.plan import POLICY, Setting
+from tacit.methods.policy_gradient import AnyPlan, Learned, PolicyGradientPlan, Votes, fit, recipes
+from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
+from tacit.methods.policy_gradient.rounds import POLICY
 from tacit.privacy.accounting.bounds import MAX_EPSILON
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -49,7 +50,7 @@ LEDGER, PRIVATE, REGISTER = "ledger", "private", "register"
 PROMISES_NOTHING = (
     "NOT PRIVATE: the published recipe shares a critic without noise, and nothing is promised to anybody."
 )
-Shown = tuple[str, Role, PolicyGradientPlan]
+Shown = tuple[str, Role, AnyPlan]
 """A row of the report: its label, what it is, its plan."""
 FRESH = 1_000_000
 """How far seeds lie apart: those of the training's people, of comparisons' and of those who are only played with."""
@@ -58,6 +59,16 @@ REPORTS = ("compare", "runs", "evaluate", "tensorboard")
 """Options that concern the report alone: a run can be resumed with others."""
 PAPERS = (64, 64)
 """Hidden layers of the paper's networks."""
+RECIPES_OF: Mapping[str, tuple[Mapping[str, Callable[..., Recipe]], Callable[..., Recipe]]] = {
+    "gradient": (recipes.NAMED, recipes.general),
+    "votes": (recipes.VOTED, recipes.general_votes),
+}
+"""Method -> recipes of known tasks, and the one of any other."""
+OWN = {
+    "gradient": {"critic", "paper", *options.options(options.POLICY_GRADIENT_OPTIONS, "gradient")},
+    "votes": {"directions", "episode_length", *options.options(options.POLICY_GRADIENT_OPTIONS, "votes")},
+}
+"""Method -> options that others do not have."""
 
 
 def train(command: Train) -> None:
@@ -125,7 +136,7 @@ def _require_register(command: Train) -> None:
         )
 
 
-def _produce(command: Train, world: World, plan: PolicyGradientPlan, shown: list[Shown], run: RunFolder) -> None:
+def _produce(command: Train, world: World, plan: AnyPlan, shown: list[Shown], run: RunFolder) -> None:
     watch = Stopwatch()
     if run.read()["finished"]:
         say("The run was finished already.")
@@ -143,7 +154,7 @@ def _produce(command: Train, world: World, plan: PolicyGradientPlan, shown: list
     _closing(run, command)
 
 
-def _learn(command: Train, world: World, plan: PolicyGradientPlan, run: RunFolder) -> Release[Learned]:
+def _learn(command: Train, world: World, plan: AnyPlan, run: RunFolder) -> Release[Learned]:
     """The run that is released; taken up where it was interrupted."""
     unit, epsilon, delta = promised(plan)
     run.inside(PRIVATE).mkdir(exist_ok=True)
@@ -200,14 +211,14 @@ def _report(command: Train, world: World, shown: list[Shown], release: Release[L
     )
 
 
-def _settings(command: Train, world: World, released: PolicyGradientPlan) -> list[Shown]:
+def _settings(command: Train, world: World, released: AnyPlan) -> list[Shown]:
     """What the report shows, the largest epsilon first.
 
     The published recipe is compared with this library's, whose guarantee holds, and the labels say so.
     """
     caption = "the published recipe, released" if command.paper else f"epsilon {command.epsilon:g}, released"
     of = "corrected recipe, " if command.paper else ""
-    private: list[tuple[float, str, Role, PolicyGradientPlan]] = [(command.epsilon, caption, "released", released)]
+    private: list[tuple[float, str, Role, AnyPlan]] = [(command.epsilon, caption, "released", released)]
     guarded = dataclasses.replace(command, paper=False)
     for epsilon in sorted(set(command.compare)):
         plan = planned(dataclasses.replace(guarded, epsilon=epsilon), world)
@@ -244,7 +255,10 @@ def require_sound(command: Train) -> None:
         PlanError: the first such option, with its value and what to give instead.
     """
     options.require_least("train", command, users=1, users_per_round=1, participations=1, runs=1)
-    options.require_least("train", command, evaluate=2, seed=0, horizon=1, repeat=1)
+    options.require_least("train", command, evaluate=2, seed=0, horizon=1, repeat=1, directions=1, episode_length=1)
+    for name in sorted(set().union(*OWN.values()) - OWN[command.method]):
+        if getattr(command, name) not in (None, False, RECIPES):
+            raise options.meaningless("train", name, f"a method that has it, not {command.method}")
     for name, value, sound, expected, remedy in _rules(command):
         if not sound:
             raise refused(f"{options.named(name)} is {value:g}", expected, remedy)
@@ -288,7 +302,7 @@ def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
         yield "compare", epsilon, 0 < epsilon <= MAX_EPSILON, f"numbers {most}", "give --compare 8 0.5, or leave it out"
     yield "delta", command.delta, 0 < command.delta < 1, "a number in (0, 1)", "give --delta 1e-5"
     for name, value in command.settings.items():
-        if name == "clip_norm":
+        if name in ("clip_norm", "radius"):
             yield name, value, 0 < value < math.inf, "a finite number > 0", "leave it out"
         else:
             yield name, value, 0 <= value <= 1, "a number in [0, 1]", "give --gamma 0.99"
@@ -318,37 +332,40 @@ def opened(command: Train) -> World:
         raise refused(
             f"--repeat is {repeat}", f"at most the longest episode, {longest} steps", "give a smaller --repeat"
         )
-    if builtin is not None and name in recipes.NAMED:
-        recipe = _named(command)
+    named, general = RECIPES_OF[command.method]
+    if builtin is not None and name in named:
+        recipe = _named(command, named[name])
     else:
-        people = _people(command, recipes.general)
-        recipe = recipes.general(
+        people = _people(command, general)
+        recipe = general(
             spec,
             horizon=longest,
             repeat=repeat,
-            hidden=PAPERS if command.policy is None else options.hidden("train", command.policy, "log-linear"),
             rounds=require_rounds(command, people),
             users=people,
+            **_hidden(command),
         )
     recipe.policy.require_fit(spec)
     return World(name, domain, spec, recipe, fast=builtin is not None and name not in ROBOTS)
 
 
-def planned(command: Train, world: World) -> PolicyGradientPlan:
+def planned(command: Train, world: World) -> AnyPlan:
     """The calibrated plan; that of the paper is priced, since no noise makes its epsilon finite.
 
     Raises:
         PlanError: an option does not fit the plan.
     """
     plan = world.recipe.plan
-    changes = command.settings
+    changes = command.settings | options.given(command, "directions", "episode_length")
     if "clip_norm" in changes:
         changes["most_noise"] = None
     if command.correlation != RECIPES:
         changes["correlation"] = command.correlation
     changes["participations"] = command.participations
     plan = dataclasses.replace(plan, **changes)
-    if command.critic != RECIPES:
+    if isinstance(plan, Votes):
+        plan.require_room(world.recipe.policy.parameters)
+    if command.critic != RECIPES and isinstance(plan, PolicyGradientPlan):
         plan = recipes.with_critic(plan, command.critic)
     population = -(-command.users // command.participations)
     unit = Unit(command.unit, command.relation, population)
@@ -362,7 +379,7 @@ def planned(command: Train, world: World) -> PolicyGradientPlan:
     return paper.account(unit=unit, delta=command.delta)
 
 
-def numbers(command: Train, plan: PolicyGradientPlan) -> str:
+def numbers(command: Train, plan: AnyPlan) -> str:
     """How many are met and how much noise a round gets, beside the promise."""
     met, often = plan.rounds * plan.users, plan.participations
     left = command.users - met
@@ -383,17 +400,24 @@ def _people(command: Train, recipe: Any) -> int:
     return command.users_per_round or int(inspect.signature(recipe).parameters["users"].default)
 
 
-def _named(command: Train) -> Recipe:
+def _hidden(command: Train) -> dict[str, Any]:
+    """The layers that are asked for, if any are."""
+    if command.policy is None:
+        return {}
+    return {"hidden": options.hidden("train", command.policy, "log-linear")}
+
+
+def _named(command: Train, builder: Callable[..., Recipe]) -> Recipe:
     """The recipe of a known task, with the command's options.
 
     Raises:
         PlanError: the recipe has no such option.
     """
-    builder = recipes.NAMED[command.environment]
     takes = inspect.signature(builder).parameters
     chosen: dict[str, Any] = {} if command.repeat is None else {"repeat": command.repeat}
-    if command.policy is not None or (command.paper and "hidden" in takes):
-        chosen["hidden"] = PAPERS if command.policy is None else options.hidden("train", command.policy, "log-linear")
+    if command.paper and "hidden" in takes:
+        chosen["hidden"] = PAPERS
+    chosen |= _hidden(command)
     if unsupported := sorted(set(chosen) - set(takes)):
         words = ", ".join("--policy" if name == "hidden" else f"--{name}" for name in unsupported)
         raise refused(
@@ -405,5 +429,7 @@ def _named(command: Train) -> Recipe:
     recipe = builder(rounds=require_rounds(command, people), users=people, **chosen)
     if command.horizon is None:
         return recipe
-    rows = -(-command.horizon // recipe.repeat)
-    return dataclasses.replace(recipe, horizon=command.horizon, plan=dataclasses.replace(recipe.plan, horizon=rows))
+    plan = recipe.plan
+    if isinstance(plan, PolicyGradientPlan):
+        plan = dataclasses.replace(plan, horizon=-(-command.horizon // recipe.repeat))
+    return dataclasses.replace(recipe, horizon=command.horizon, plan=plan)

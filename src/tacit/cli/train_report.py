@@ -15,7 +15,7 @@ from tacit.cli.console import Advance
 from tacit.cli.worlds import World
 from tacit.evaluation.report import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.learning import Role
-from tacit.methods.policy_gradient import Acting, Learned, PolicyGradientPlan, fit
+from tacit.methods.policy_gradient import Acting, AnyPlan, Learned, Votes, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -48,7 +48,11 @@ def measured(
     points = len(value.people)
     theta = value.iterates.reshape(points * runs, -1)
     few = max(2, evaluate // SHARE)
-    path = world.returns(Acting(value.policy, theta), points * runs, few, seed=seed).mean(axis=1).reshape(points, runs)
+    path = (
+        world.returns(Acting(value.policy, theta, value.plan.greedy), points * runs, few, seed=seed)
+        .mean(axis=1)
+        .reshape(points, runs)
+    )
     row = Outcome(
         label=label,
         role=role,
@@ -72,7 +76,7 @@ def measured(
     return row, curve, error
 
 
-def repeated(world: World, plan: PolicyGradientPlan, *, runs: int, seed: int, advance: Advance) -> Learned:
+def repeated(world: World, plan: AnyPlan, *, runs: int, seed: int, advance: Advance) -> Learned:
     """Independent runs of a plan, whose ledgers and register are thrown away: everybody in them is simulated."""
     unit, epsilon, delta = promised(plan)
     budget = epsilon if math.isfinite(epsilon) else 1.0
@@ -87,22 +91,26 @@ def repeated(world: World, plan: PolicyGradientPlan, *, runs: int, seed: int, ad
         return fit(plan, UserVault(users, ledgers, register), world.recipe.policy, seed=seed, progress=advance).value
 
 
-def without_noise(plan: PolicyGradientPlan) -> PolicyGradientPlan:
+def without_noise(plan: AnyPlan) -> AnyPlan:
     """The same plan, with the clip that it has at its noise, without that noise: the ceiling of the comparison."""
+    if isinstance(plan, Votes):
+        return _priced(dataclasses.replace(plan, noise_multiplier=0.0), plan)
     return _priced(dataclasses.replace(plan, noise_multiplier=0.0, clip_norm=plan.bound, most_noise=None), plan)
 
 
-def noise_alone(plan: PolicyGradientPlan) -> PolicyGradientPlan:
+def noise_alone(plan: AnyPlan) -> AnyPlan:
     """The same plan with contributions that say nothing: its floor.
 
     Where these are 0 whatever anybody did, everybody is met for one decision.
     """
+    if isinstance(plan, Votes):
+        return _priced(dataclasses.replace(plan, counted=False, episode_length=1), plan)
     zero = plan.critic in ("none", "local") and plan.local is None and plan.fisher is None
     horizon = 1 if zero else plan.horizon
     return _priced(dataclasses.replace(plan, return_scale=0.0, entropy=0.0, horizon=horizon), plan)
 
 
-def _priced(changed: PolicyGradientPlan, plan: PolicyGradientPlan) -> PolicyGradientPlan:
+def _priced(changed: AnyPlan, plan: AnyPlan) -> AnyPlan:
     unit, _, delta = promised(plan)
     return changed.account(unit=unit, delta=delta)
 

@@ -26,7 +26,7 @@ from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.errors import DataError, FileError, PlanError, TacitError
-from tacit.methods.policy_gradient import OneHot, Policy, PolicyGradientPlan
+from tacit.methods.policy_gradient import AnyPlan, OneHot, Policy
 from tacit.methods.policy_gradient.recipes import Recipe
 
 TACITS_OWN = ("river-swim", "dosing-0", "dosing-1", "clinic")
@@ -67,7 +67,7 @@ class World:
     fast: bool
 
     def users(
-        self, plan: PolicyGradientPlan, *, seed: int, population: int, rounds: int = 0, replicates: int = 1
+        self, plan: AnyPlan, *, seed: int, population: int, rounds: int = 0, replicates: int = 1
     ) -> SimulatedUsers | Returning:
         """People who come once, or `plan.participations` times; `rounds` were held before."""
         users = SimulatedUsers(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from tacit.data.visits import empty_rows
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.errors import DataError
 
-__all__ = ["Actor", "SimulatedUsers", "returns", "serve"]
+__all__ = ["Actor", "OfEpisodes", "SimulatedUsers", "returns", "serve", "shown"]
 
 
 WAITING = 0.125
@@ -35,6 +35,26 @@ class Actor(Protocol):
 
     def __call__(self, observations: Array, replicate: Codes, generator: np.random.Generator) -> Array:
         """Actions [N] int64 or [N, a] float32 for observations [N, d] float32 or [N] int64 of replicates [N]."""
+
+
+@runtime_checkable
+class OfEpisodes(Actor, Protocol):
+    """An actor that differs from episode to episode (`policy_gradient.votes.Tried`).
+
+    In place of replicates it takes (r places + u) episodes + e for episode e of the person in place u of replicate r.
+    """
+
+    @property
+    def places(self) -> int:
+        """N, the most people of a replicate."""
+
+    @property
+    def episodes(self) -> int:
+        """How many each person plays, every one from a fresh start."""
+
+    @property
+    def length(self) -> int:
+        """The most decisions of one of them."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +166,7 @@ def _moments(
     seen = domain.observe(state)
     decisions = -(-horizon // repeat)
     for t in range(decisions):
-        action = np.asarray(actor(_shown(seen), replicate, generator))
+        action = np.asarray(actor(shown(seen), replicate, generator))
         if len(action) != len(slot) or action.ndim > 2:
             raise DataError(
                 "the actor's actions do not fit the observations",
@@ -206,8 +226,8 @@ def _advance(
     return state, total, ended, cut
 
 
-def _shown(seen: Array) -> Array:
-    """The observations with 0 in the place of numbers that are not finite."""
+def shown(seen: Array) -> Array:
+    """Observations as an actor sees them: with 0 in the place of numbers that are not finite."""
     if seen.dtype.kind != "f":
         return seen
     finite = np.isfinite(seen)
@@ -319,18 +339,35 @@ class SimulatedUsers:
         if not len(replicate):
             return empty_rows(self.spec, 0, self.slot)
         gone = generator.random(len(replicate)) < self._missing
+        horizon, restarts = self._horizon, self._restarts
+        if isinstance(actor, OfEpisodes):
+            place = np.concatenate([np.arange(len(ids)) for ids in people])
+            first = (replicate * actor.places + place) * actor.episodes
+            replicate = (first[:, None] + np.arange(actor.episodes)).ravel()
+            horizon, restarts = min(horizon, actor.length * self._repeat), False
         rows = serve(
             self._domain,
             actor,
             replicate,
-            horizon=self._horizon,
+            horizon=horizon,
             repeat=self._repeat,
-            restarts=self._restarts,
+            restarts=restarts,
             generator=generator,
         )
+        if isinstance(actor, OfEpisodes):
+            rows = _in_a_row(rows, actor.episodes)
         for column in rows.values():
             column[gone] = 0
         return rows
+
+
+def _in_a_row(rows: dict[str, Array], episodes: int) -> dict[str, Array]:
+    """Columns [U episodes, L, ...], one row of them an episode, as [U, episodes L, ...], each person's rows first."""
+    people = len(rows["mask"]) // episodes
+    mask = rows["mask"].reshape(people, -1)
+    order = np.argsort(~mask, axis=1, kind="stable")
+    person = np.arange(people)[:, None]
+    return {name: column.reshape(*mask.shape, *column.shape[2:])[person, order] for name, column in rows.items()}
 
 
 def _repeated(spec: PublicSpec, repeat: int) -> PublicSpec:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tacit.agents.policies import Policy
-from tacit.methods.policy_gradient.plan import PolicyGradientPlan
-from tacit.methods.policy_gradient.state import Learned
+from tacit.methods.policy_gradient.state import AnyPlan, Learned
 from tacit.privacy.certificate.certificate import Release
+from tacit.serialization import read
 
 FIELDS = frozenset({"policy"})
 _WEIGHTS = {"last": np.float32, "average": np.float32, "norms": np.float64, "iterates": np.float32, "people": np.int64}
@@ -31,7 +31,7 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Lear
     Raises:
         ValueError: the arrays are those of another policy.
     """
-    plan, policy = PolicyGradientPlan.from_json(config["plan"]), Policy.from_json(config["policy"])
+    plan, policy = read(AnyPlan, config["plan"]), Policy.from_json(config["policy"])
     replicates, iterates = weights["last"].shape[0], len(weights["people"])
     shapes = {
         "last": (replicates, policy.parameters),

@@ -103,7 +103,8 @@ def _loop(update, rows, state):
         if update.seeded and state.previous is not None:
             # Adam descends: its gradient is minus the ascent, and after 1e9 steps nothing is corrected for the start.
             moment = -torch.tensor(state.previous[replicate], dtype=torch.float64)
-            moment /= training.learning_rate * training.epochs * training.minibatches
+            if update.seeded != "raw":
+                moment /= training.learning_rate * training.epochs * training.minibatches
         x = torch.tensor(update.policy.features(rows["observations"][u, :n]), dtype=torch.float64)
         actions = torch.tensor(rows["actions"][u, :n])
         advantages = torch.tensor(rows["rewards"][u, :n], dtype=torch.float64)
@@ -120,7 +121,7 @@ def _loop(update, rows, state):
 
 
 @pytest.mark.parametrize("objective", ["ratio", "gradient"])
-@pytest.mark.parametrize("seeded", [False, True])
+@pytest.mark.parametrize("seeded", [False, True, "raw"])
 @pytest.mark.parametrize(("policy", "spec"), [(SOFTMAX, DISCRETE), (NORMAL, CONTINUOUS)])
 def test_it_is_a_loop_over_people_in_torch(policy, spec, objective, seeded):
     rows = _rows(spec, 7, 10)

@@ -11,19 +11,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from locality_cases import CHANGES, LOCAL, MET, PLANS, plan, run, same
+from locality_cases import CHANGES, LOCAL, MET, PLANS, VOTED, plan, run, same
 
-from tacit.methods.policy_gradient.plan import Local
+from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
+from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.vault import isolation as callbacks
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("learner", [*PLANS.values(), VOTED], ids=[*PLANS, "votes"])
 def test_nothing_but_releases_reaches_later_meetings(
-    name: str, ram_path: Path, monkeypatch: pytest.MonkeyPatch
+    learner: PolicyGradientPlan | Votes, ram_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = run(ram_path, PLANS[name], monkeypatch)
+    before = run(ram_path, learner, monkeypatch)
     for change in CHANGES:
-        held = run(ram_path, PLANS[name], monkeypatch, change=change, held=before.released[MET])
+        held = run(ram_path, learner, monkeypatch, change=change, held=before.released[MET])
         assert not all(
             np.array_equal(before.served[MET][c], held.served[MET][c], equal_nan=True) for c in held.served[MET]
         )

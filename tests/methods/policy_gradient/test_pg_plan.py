@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan, Staircase
+from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
+from tacit.methods.policy_gradient.rounds import Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
 from tacit.privacy.noise import correlated
 from tacit.privacy.vault.plan import plan_id, public_fields

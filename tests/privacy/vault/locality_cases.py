@@ -21,6 +21,7 @@ from tacit.agents.policies import Policy, Value
 from tacit.envs import cart_pole, serving
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
+from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.noise import lattice
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.user_vault import UserVault
@@ -30,7 +31,7 @@ SCALED = Scaled(cart_pole.LOW, cart_pole.HIGH)
 SMALL = Policy.default(cart_pole.spec(), hidden=(4,))
 CRITIC = Value(SCALED, Mlp((4, 3, 1), gain=1.0))
 CRITIC_START = CRITIC.network.initial(np.random.default_rng(0), 1)[0]
-LOCAL = Local(epochs=2, minibatches=2, learning_rate=0.01)
+LOCAL = Local(epochs=2, minibatches=2, learning_rate=0.01, seeded=True)
 
 Rows = dict[str, np.ndarray]
 
@@ -81,7 +82,9 @@ class Changed(serving.SimulatedUsers):
                 rows["rewards"][0] = np.nan
             elif self.change == "does not answer":
                 rows["mask"][0] = False
-        self.seen.served.append({**{name: rows[name].copy() for name in rows}, "theta": actor.theta.copy()})
+        self.seen.served.append(
+            {**{name: rows[name].copy() for name in rows}, "theta": getattr(actor, "acting", actor).theta.copy()}
+        )
         return rows
 
 
@@ -103,7 +106,7 @@ def watched(vault: UserVault, seen: Seen, held: np.ndarray | None, patch: pytest
 
 def run(
     folder: Path,
-    plan: PolicyGradientPlan,
+    plan: PolicyGradientPlan | Votes,
     patch: pytest.MonkeyPatch,
     *,
     change: str = "",
@@ -140,4 +143,5 @@ PLANS = {
     "local updates": plan(critic="none", local=LOCAL, correlation="tree"),
     "local updates, private critic": plan(critic="private", local=LOCAL, participations=2),
 }
+VOTED = Votes(rounds=ROUNDS, users=PEOPLE, directions=2, episode_length=HORIZON // 4, radius=0.5, noise_multiplier=0.05)
 CHANGES = ("falls", "earns otherwise", "is elsewhere", "sends no numbers", "does not answer")

@@ -122,6 +122,23 @@ def online() -> Case:
     return Case("policy-gradient", words, unit, plan, run, together=100, crowd=STATES)
 
 
+def ballots() -> Case:
+    """Votes along public directions: a person all of whose votes go one way, along directions of her own place."""
+    unit = Unit("person", "add_or_remove", 4 * POPULATION)
+    policy = Policy.default(PLACES, hidden=())
+
+    def plan(epsilon: float, delta: float, canaries: int) -> policy_gradient.Votes:
+        small = policy_gradient.Votes(rounds=4, users=canaries, directions=DECISIONS // 2, episode_length=1)
+        return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+    def go(plan: policy_gradient.Votes, vault: ScoredUsers) -> Floats:
+        return np.asarray(policy_gradient.fit(plan, vault, policy).value.last, np.float64)
+
+    words = "policy search by votes of people met once: correlated noisy sums"
+    run = with_visitors(unit, PLACES, _pairs, go)
+    return Case("policy-votes", words, unit, plan, run, together=100, crowd=STATES)
+
+
 def gpope() -> Case:
     """Off-policy evaluation as its paper has it: a person with a place of her own and a reward far above the clip."""
     unit = Unit("person", "add_or_remove", POPULATION)
@@ -214,6 +231,7 @@ METHODS: Mapping[str, Any] = {
     "transitions": transitions,
     "trajectories": histories,
     "policy-gradient": online,
+    "policy-votes": ballots,
     "gpope": gpope,
     "evaluation": evaluation,
     "movement": movement,
@@ -251,6 +269,14 @@ def _decisions(canaries: int) -> Columns:
         "truncations": np.zeros(shape, np.bool_),
         "mask": np.ones(shape, np.bool_),
     }
+
+
+def _pairs(canaries: int) -> Columns:
+    """Of each canary, episodes of one decision, of which the first of a pair is paid for."""
+    columns = _decisions(canaries)
+    columns["rewards"][:, 1::2] = 0.0
+    columns["terminations"][:] = True
+    return columns
 
 
 def _watched(present: Present) -> Trajectories:

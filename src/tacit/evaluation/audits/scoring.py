@@ -316,8 +316,9 @@ class ScoredUsers(UserVault):
         met = part.steps - self.steps_left(run, part.name)
         super().enroll(run, actor)
         replicate = np.repeat(np.arange(self.replicates), self.visitors.canaries * (met < self.visitors.often))
-        served = self.visitors.as_if(len(replicate))
-        self._as_if = enrolled_rows(served, self.spec, part.rows_per_unit, replicate, np.ones(len(replicate), bool))
+        served, everybody = self.visitors.as_if(len(replicate)), np.ones(len(replicate), bool)
+        place = np.arange(len(replicate)) % self.visitors.canaries
+        self._as_if = enrolled_rows(served, self.spec, part.rows_per_unit, replicate, everybody, place)
 
     def noisy_sum(self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None) -> Floats:
         """As the real call."""

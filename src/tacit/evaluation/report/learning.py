@@ -34,6 +34,10 @@ _NAMES = {
     "kappa": "weight of the critic under the clip",
     "critic_step": "step size of the critic",
     "step": "first step size",
+    "directions": "votes of one person",
+    "episode_length": "longest episode of a vote, in decisions",
+    "radius": "distance at which votes are played",
+    "offset": "what votes add to a reward",
     "average": "share of the rounds that is averaged",
 }
 """Settings that their names alone do not explain."""
@@ -144,8 +148,8 @@ def settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     most, sigma = plan.get("most_noise"), plan.get("noise_multiplier")
     used = {**plan, "clip_norm": min(plan["clip_norm"], most / sigma)} if most and sigma else plan
     unused = {name for name, value in plan.items() if value is None} | blocks.STATED | {"most_noise"}
-    unused |= set() if plan["critic"] == "local" else {"ridge"}
-    unused |= set() if plan["critic"] in ("private", "shared") else {"kappa", "critic_step"}
+    unused |= set() if plan.get("critic") == "local" else {"ridge"}
+    unused |= set() if plan.get("critic") in ("private", "shared") else {"kappa", "critic_step"}
     return blocks.pairs(used, _NAMES, unused | ({"decay"} if plan["correlation"] != "toeplitz" else set()))
 
 

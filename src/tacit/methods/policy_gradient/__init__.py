@@ -14,9 +14,11 @@ from tacit.agents.policies import Acting, Policy, Value
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
-from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan, Staircase
-from tacit.methods.policy_gradient.state import Learned
+from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
+from tacit.methods.policy_gradient.rounds import Staircase
+from tacit.methods.policy_gradient.state import AnyPlan, Learned
 from tacit.methods.policy_gradient.trust_region import KL, L2
+from tacit.methods.policy_gradient.votes import Ramp, Votes
 
 if TYPE_CHECKING:
     from tacit.agents.torch_network import TorchNetwork as TorchNetwork
@@ -25,6 +27,7 @@ __all__ = [
     "KL",
     "L2",
     "Acting",
+    "AnyPlan",
     "Categorical",
     "Gaussian",
     "Learned",
@@ -35,10 +38,12 @@ __all__ = [
     "PrivateFisher",
     "PublicFisher",
     "Quadratic",
+    "Ramp",
     "Scaled",
     "Staircase",
     "TorchNetwork",
     "Value",
+    "Votes",
     "fit",
     "recipes",
 ]

@@ -5,6 +5,7 @@ Input: people who come once, behind a vault; a calibrated plan (T, N, L, C, sigm
 2.     vault.meet: N new people are served with pi(. | theta), each for at most L decisions
 3.     each gives   x_u = sum_t A_t grad log pi(a_t | s_t), A from own rows        (contributions.py, advantages.py)
                     or the parameter change of local updates                       (local_updates.py)
+                    or, from two episodes a direction, its votes                   (votes.py)
 4.     g <- (sum_u clip(x_u, C) + n_k) / N,  n_k from correlated noise             (vault.noisy_sum)
 5.     theta <- theta + step_k g;  average <- mean of the thetas of the last rounds  (state.py)
 6. release theta and the average; acting with them is post-processing              (state.py)
@@ -12,8 +13,10 @@ Input: people who come once, behind a vault; a calibrated plan (T, N, L, C, sigm
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +25,17 @@ from numpy.typing import NDArray
 from tacit.agents.policies import Acting, Float32, Policy, Value
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient import local_updates
-from tacit.methods.policy_gradient.plan import POLICY, PolicyGradientPlan
-from tacit.methods.policy_gradient.state import Learned, State
+from tacit.methods.policy_gradient import local_updates, votes
+from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.plan import PolicyGradientPlan
+from tacit.methods.policy_gradient.rounds import POLICY
+from tacit.methods.policy_gradient.state import AnyPlan, Learned, State
 from tacit.methods.policy_gradient.trust_region import KL
+from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.vault.base import exhausted
-from tacit.privacy.vault.user_vault import UserVault
+from tacit.privacy.vault.user_vault import Actor, UserVault
 
 Float64 = NDArray[np.float64]
 
@@ -40,7 +47,7 @@ Information = Callable[[Policy, Float32], Sequence[float]]
 
 
 def fit(
-    plan: PolicyGradientPlan,
+    plan: AnyPlan,
     vault: UserVault,
     policy: Policy | None = None,
     *,
@@ -58,7 +65,7 @@ def fit(
     Args:
         plan: calibrated (or priced) for the vault's unit.
         vault: the people, the register of who contributed, and the ledger.
-        policy: what is learnt; None is `Policy.default(vault.spec)`, two hidden layers of 64.
+        policy: what is learnt; None is `Policy.default(vault.spec)`, two hidden layers of 64, or for votes none.
         critic: the value function of a private, public or shared critic; None is linear in quadratic features (private)
             or the paper's network (shared). A public one must be given.
         start: public first parameters [P], or [R, P] with one row a replicate; None draws them from `seed`.
@@ -75,10 +82,9 @@ def fit(
         PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
-    policy = _policy(policy, vault.spec)
+    policy = _policy(plan, policy, vault.spec)
     critic = local_updates.critic_of(plan, policy, vault.spec, critic, given=critic_start is not None)
     state = State(plan, policy, critic, vault.replicates, start, critic_start, seed)
-    contributions = local_updates.contributions(plan, policy, critic)
     _require_information(plan, information)
     path = Path(folder) / "checkpoint.safetensors" if folder is not None else None
     has_checkpoint = resume and _kept(path)
@@ -90,27 +96,63 @@ def fit(
     if path is not None and not has_checkpoint:
         state.save(path, run, vault)
 
+    contributions = _contributions(plan, policy, critic)
     first = plan.rounds - vault.steps_left(run, POLICY)
     for k in range(first, plan.rounds):
-        vault.enroll(run, Acting(policy, state.theta))
-        clips = _clips(plan, state, information, k, first)
-        released = state.released(k, plan.bound / clips)
-        means = {
-            part: vault.noisy_sum(run, part, contribution, released) for part, contribution in contributions.items()
-        }
-        state.update(k, means, clips / plan.bound)
+        if isinstance(plan, Votes):
+            asked = _votes(plan, state, k)
+        else:
+            asked = _gradients(plan, state, _clips(plan, state, information, k, first), k)
+        vault.enroll(run, asked.actor)
+        means = {part: vault.noisy_sum(run, part, what, asked.released) for part, what in contributions.items()}
+        state.update(k, means, asked.factor)
         if path is not None and vault.at_block_end(run, POLICY):
             state.save(path, run, vault)
         if progress is not None:
             progress(k + 1, plan.rounds)
 
     words = "given by the user" if start is not None else f"drawn with the public seed {seed}"
-    label = plan.label(words, information=information is not None)
+    label = plan.label(words) if isinstance(plan, Votes) else plan.label(words, information=information is not None)
     return vault.release(run, state.learned(), label=label)
 
 
-def _policy(policy: Policy | None, spec: PublicSpec) -> Policy:
-    """The given policy, or the default one; it fits the people."""
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """One round, as it is asked of people.
+
+    Args:
+        actor: what they are served with.
+        released: what contributions may use.
+        factor: of what is released, [R].
+    """
+
+    actor: Actor
+    released: Released | votes.Asked
+    factor: Float64
+
+
+def _gradients(plan: PolicyGradientPlan, state: State, clips: Float64, k: int) -> _Asked:
+    """Everybody acts under the released policy, for a gradient or local updates, with clips [R]."""
+    return _Asked(Acting(state.policy, state.theta), state.released(k, plan.bound / clips), clips / plan.bound)
+
+
+def _votes(plan: Votes, state: State, k: int) -> _Asked:
+    """Everybody plays on both sides of the released policy."""
+    size, p = state.policy.parameters, plan.directions_at(k)
+    released = votes.Asked(votes.directions(plan, size, state.replicates, k))
+    factor = np.full(state.replicates, math.sqrt(size / (plan.most * p)))
+    return _Asked(votes.tried(plan, state.policy, state.theta, released, k), released, factor)
+
+
+def _contributions(plan: AnyPlan, policy: Policy, critic: Value | None) -> Mapping[str, Contribution]:
+    """For each part of the plan what a person adds to it."""
+    if isinstance(plan, Votes):
+        return {POLICY: votes.Ballot(plan.offset, plan.counted, plan.most)}
+    return local_updates.contributions(plan, policy, critic)
+
+
+def _policy(plan: AnyPlan, policy: Policy | None, spec: PublicSpec) -> Policy:
+    """The given policy, or the default one; it fits the people and the plan."""
     if not isinstance(policy, Policy | None):
         raise PlanError(
             f"the policy is a {type(policy).__name__}",
@@ -118,8 +160,11 @@ def _policy(policy: Policy | None, spec: PublicSpec) -> Policy:
             expected="a policy_gradient.Policy: features, a network and a distribution over actions",
             remedy="for a torch module: Policy(features, TorchNetwork(module, inputs=features.size), head)",
         )
-    policy = Policy.default(spec) if policy is None else policy
+    if policy is None:
+        policy = Policy.default(spec, ()) if isinstance(plan, Votes) else Policy.default(spec)
     policy.require_fit(spec)
+    if isinstance(plan, Votes):
+        plan.require_room(policy.parameters)
     return policy
 
 
@@ -135,7 +180,7 @@ def _kept(path: Path | None) -> bool:
     return path.exists()
 
 
-def _require_information(plan: PolicyGradientPlan, information: Information | None) -> None:
+def _require_information(plan: AnyPlan, information: Information | None) -> None:
     if (isinstance(plan.trust_region, KL) and plan.fisher is None) != (information is not None):
         raise PlanError(
             "the plan and information= do not fit each other",

@@ -25,7 +25,9 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient import fisher
 from tacit.methods.policy_gradient.advantages import Advantages, Float64, Rows
 from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks, critic_values
-from tacit.methods.policy_gradient.plan import CRITIC, POLICY, PolicyGradientPlan
+from tacit.methods.policy_gradient.plan import CRITIC, PolicyGradientPlan, Seeding
+from tacit.methods.policy_gradient.rounds import POLICY
+from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.validation import check
 
@@ -175,10 +177,10 @@ class LocalUpdates:
     A step ascends mean(A r) + entropy H, r = pi_phi / pi_theta the ratio of probabilities, without PPO's clip (remark
     5.2); the mean is over the minibatch, and A stays as it was before the first step.
 
-    With `seeded` Adam's first moments are the last released update, which is an ascent difference of parameters,
-    divided by learning_rate x epochs x minibatches, and the second moments its square (appendix C.2.3). Adam's
-    correction for moments that start at 0 is then left out: with a counter that starts at 0 it would shorten the first
-    step to 0.316 of its length.
+    With `seeded` Adam's first moments are the last released update, and the second moments its square (appendix
+    C.2.3): as it is ("raw"), or divided by learning_rate x epochs x minibatches (True). Adam's correction for moments
+    that start at 0 is then left out: with a counter that starts at 0 it would shorten the first step to 0.316 of its
+    length.
 
     Args:
         policy: what is trained.
@@ -199,7 +201,7 @@ class LocalUpdates:
     training: Training
     entropy: float = 0.0
     objective: Literal["ratio", "gradient"] = "ratio"
-    seeded: bool = False
+    seeded: Seeding = False
     critic: Value | None = None
     kappa: float = 0.0
 
@@ -223,7 +225,8 @@ class LocalUpdates:
         moments = None
         if self.seeded and state.previous is not None:
             steps = self.training.epochs * self.training.minibatches
-            moments = (state.previous / (self.training.learning_rate * steps)).astype(np.float32)[replicate]
+            scale = 1.0 if self.seeded == "raw" else self.training.learning_rate * steps
+            moments = (state.previous / scale).astype(np.float32)[replicate]
         counts = rows["mask"].sum(axis=1)
         vectors = self.training(theta, columns, counts, self._gradient, state.round, moments)
         if self.critic is not None and values is not None and self.kappa:
@@ -328,7 +331,7 @@ def contributions(plan: PolicyGradientPlan, policy: Policy, critic: Value | None
 
 
 def critic_of(
-    plan: PolicyGradientPlan, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool
+    plan: PolicyGradientPlan | Votes, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool
 ) -> Value | None:
     """The plan's critic, or None where it has none.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.fisher import PrivateFisher
+from tacit.methods.policy_gradient.rounds import POLICY, Rounds, words
 from tacit.methods.policy_gradient.trust_region import KL, TrustRegion
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import UserSum
-from tacit.privacy.noise import correlated
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
@@ -24,8 +24,11 @@ Critic = Literal["none", "local", "private", "public", "shared"]
 """Where advantages take values from: from nowhere; from each person's own rows alone; from a critic that is released
 with the policy under one clip; from a public critic; or, without any privacy, from a critic that everybody teaches."""
 
-Schedule = Literal["linear", "constant"]
-"""How the step size goes on: in a straight line to 0 after the last round, or not at all."""
+
+Seeding = bool | Literal["raw"]
+"""What a person's Adam begins with: with nothing (False); with the update that was released last as first moments and
+its square as second ones ("raw", as the paper prints it); or with both of that update over learning rate and steps
+(True), as if it had been Adam's own gradient. Of the last the direction of a release keeps itself up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class Local:
         minibatches: parts of a pass, one Adam step each.
         learning_rate: of the person's Adam.
         entropy: coefficient of the policy's entropy.
-        seeded: whether Adam begins with the moments of the update that was released last, instead of with none.
+        seeded: what Adam's moments begin with (`Seeding`).
 
     Raises:
         PlanError: a value is out of range.
@@ -47,48 +50,26 @@ class Local:
     minibatches: int = 2
     learning_rate: float = 2.5e-4
     entropy: float = 0.0
-    seeded: bool = True
+    seeded: Seeding = False
 
     def __post_init__(self) -> None:
         whole(epochs=self.epochs, minibatches=self.minibatches)
         positive(learning_rate=self.learning_rate)
         check("entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Staircase:
-    """A step size that is divided by `factor` after every so many rounds, down to a least one (the paper's RiverSwim).
-
-    Args:
-        factor: > 1.
-        every: rounds a stair.
-        least: the smallest step size.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
-
-    factor: float
-    every: int
-    least: float
-
-    def __post_init__(self) -> None:
-        whole(every=self.every)
-        positive(least=self.least)
-        check("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
+        check("seeded", self.seeded, self.seeded in (True, False, "raw"), 'True, False or "raw"')
 
 
 Setting = Literal["control", "mujoco", "dosing"]
 
-POLICY, CRITIC = "policy", "critic"
-"""The names of the parts."""
+CRITIC = "critic"
+"""The name of a shared critic's part."""
 
 UNBOUNDED = 2.0**39
 """The clip of the shared critic of the paper, which bounds nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyGradientPlan(plans.PrivatePlan):
+class PolicyGradientPlan(Rounds):
     """Differentially private policy gradient: T rounds, each a noisy mean over N people who are met for it alone.
 
     The defaults are the recipe of this method's page; `recipes` has the settings of known tasks,
@@ -101,10 +82,6 @@ class PolicyGradientPlan(plans.PrivatePlan):
     method: ClassVar[str] = "policy gradient with people met once (DPPG)"
     source: ClassVar[str] = "Differentially Private Policy Gradient (arXiv:2501.19080)"
 
-    rounds: int = 50
-    """number T of rounds."""
-    users: int = 32
-    """N, how many people are met for one; the divisor, however many came."""
     horizon: int = 500
     """L, most decisions of one person."""
     gamma: float = 0.99
@@ -115,14 +92,6 @@ class PolicyGradientPlan(plans.PrivatePlan):
     """C, the largest norm of what one person adds. Almost everybody is clipped: C / N is the length of a step."""
     most_noise: float | None = None
     """largest sigma times clip: where the plan's noise multiplier is larger, the clip shrinks (`bound`)."""
-    noise_multiplier: float | None = None
-    """sigma of the whole plan; None until calibrated."""
-    correlation: Correlation = "toeplitz"
-    """of the noise of successive rounds: "toeplitz", "independent" or "tree"."""
-    decay: tuple[float, ...] = (1.0,)
-    """rates of the workload that toeplitz noise is matched to (`mechanisms.sums.UserSum`)."""
-    participations: int = 1
-    """k, in how many rounds one person may take part."""
     local: Local | None = None
     """None for one gradient a person; or the paper's local updates."""
     critic: Critic = "local"
@@ -140,12 +109,6 @@ class PolicyGradientPlan(plans.PrivatePlan):
     """factor of a private critic's gradient under the joint clip."""
     critic_step: float = 1.0
     """step size of a private or shared critic, times that of the policy's schedule."""
-    step: float = 1.0
-    """step size of the first round."""
-    schedule: Schedule | Staircase = "linear"
-    """of the step size: "linear" decay to 0, "constant", or a `Staircase`."""
-    average: float = 0.5
-    """share of the rounds, at the end, whose iterates are averaged."""
     entropy: float = 0.0
     """coefficient of the policy's entropy in one gradient."""
     trust_region: TrustRegion | None = None
@@ -153,42 +116,28 @@ class PolicyGradientPlan(plans.PrivatePlan):
     fisher: PrivateFisher | None = None
     """for a KL trust region, a second part that asks the same people for the policy's Fisher information and shares the
     plan's noise; None takes the information of public records (`fit`)."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
-        often = type(self.rounds) is int and type(self.participations) is int and self.participations <= self.rounds
-        check("participations", self.participations, often, "at most as many as there are rounds")
-        whole(rounds=self.rounds, users=self.users, horizon=self.horizon, participations=self.participations)
-        positive(
-            clip_norm=self.clip_norm, step=self.step, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step
-        )
+        super().__post_init__()
+        whole(horizon=self.horizon)
+        positive(clip_norm=self.clip_norm, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
         if self.most_noise is not None:
             positive(most_noise=self.most_noise)
         self.parts()
         check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
         check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
         check("critic", self.critic, self.critic in get_args(Critic), " or ".join(get_args(Critic)))
-        stairs = isinstance(self.schedule, Staircase) or self.schedule in get_args(Schedule)
-        check("schedule", self.schedule, stairs, "linear, constant or a Staircase")
         rate, bounded = self.reward_rate, self.gamma < 1
         sane = rate is None or (math.isfinite(rate) and bounded)
         check("reward_rate", rate, sane, "a finite number and a gamma below 1, or None")
         finite = 0 <= self.return_scale < math.inf and 0 <= self.entropy < math.inf
         check("return_scale, entropy", (self.return_scale, self.entropy), finite, "finite numbers >= 0")
-        check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
         separate = self.local is None or self.entropy == 0
         check("entropy", self.entropy, separate, "0 with local updates, which have an entropy of their own")
         compatible = self.trust_region is None or self.correlation != "tree"
         check("correlation", self.correlation, compatible, "independent or toeplitz with a trust region")
         used = self.fisher is None or isinstance(self.trust_region, KL)
         check("fisher", self.fisher, used, "None without a KL trust region")
-        if self.epsilon is not None:
-            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
 
     @classmethod
     def paper(
@@ -198,6 +147,7 @@ class PolicyGradientPlan(plans.PrivatePlan):
         rounds: int = 200,
         noise_multiplier: float | None = None,
         learning_rate: float | None = None,
+        seeded: Seeding = False,
     ) -> PolicyGradientPlan:
         """The paper's own recipe (its sections 5 and C.3), whose guarantee does not hold.
 
@@ -205,12 +155,15 @@ class PolicyGradientPlan(plans.PrivatePlan):
         teaches without noise. That critic carries each person's records into all later updates, so the plan's epsilon
         is infinite: it can be priced, not calibrated. Numbers that the paper does not print (learning rates, the
         number of rounds, the outer step) are those of the PPO implementation that it names, and 1.
+        Its people go on with their episodes from round to round (`envs.lasting.LastingUsers`): with a fresh start every
+        64 steps nothing later is ever seen.
 
         Args:
             setting: whose hyper-parameters: "control", "mujoco" or "dosing".
             rounds: T.
             noise_multiplier: sigma of the policy's part.
             learning_rate: of the local Adam; None is 2.5e-4, in MuJoCo and dosing 3e-4.
+            seeded: of the local Adam. "raw" is what the paper prints; both "raw" and False learn, True does not.
 
         Raises:
             PlanError: the setting is unknown.
@@ -230,7 +183,7 @@ class PolicyGradientPlan(plans.PrivatePlan):
             clip_norm=clip,
             noise_multiplier=noise_multiplier,
             correlation="independent",
-            local=Local(epochs=epochs, minibatches=minibatches, learning_rate=rate, entropy=entropy),
+            local=Local(epochs=epochs, minibatches=minibatches, learning_rate=rate, entropy=entropy, seeded=seeded),
             critic="shared",
             schedule="constant",
         )
@@ -299,40 +252,16 @@ class PolicyGradientPlan(plans.PrivatePlan):
         """
         public = ["the critic"] * (self.critic == "public")
         public += ["the Fisher information of the trust region"] * information
-        name = "person" if self.unit is None else self.unit.name
-        often = "once" if self.participations == 1 else f"at most {self.participations:,} times"
-        covered = (
-            f"all {self.rounds:,} policies, whether or not the run was interrupted, and everything computed from them",
-            f"everything of one {name}: all rows of a meeting, at most {self.horizon:,} decisions, enter as one "
-            f"contribution, and a {name} contributes {often}",
-            f"joint privacy: what all other people were served with, taken together, tells no more of a {name} than "
-            "the released policies do, because it is a function of these and of their own records (the billboard "
-            "lemma)",
-        )
-        not_covered = (
-            f"the first parameters: {start}",
-            "the choice of hyper-parameters: it must have been made without looking at these people's records",
-            f"what a {name} is served with: it is a function of own records, and seen by anyone who sees their actions",
-            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-            *(f"{what}: the user's own (declared public by the user, not checked here)" for what in public),
-        )
-        not_protected = (
-            "what is true of the population rather than of one person",
-            "who came when, to anyone who serves or watches them, and every public parameter of the plan",
-            f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds nothing",
-        )
-        assumptions = (
-            "a meeting's people do not act on each other, and the actor knows nothing of a person but what was "
-            "released and their own observations",
-        )
+        declared = (f"{what}: the user's own (declared public by the user, not checked here)" for what in public)
+        label = words(self, start, self.horizon, *declared)
         if self.critic != "shared":
-            return Label(covered, not_covered, not_protected, assumptions)
+            return label
         broken = (
             "anything: epsilon is infinite. The critic is taught by everybody without noise, and every later person's "
             "contribution depends on it, so that one person's records reach all later policies"
         )
         nothing = ("nothing: the parts below are stated, and no part of them is a guarantee",)
-        return Label(nothing, (broken, *not_covered), not_protected, assumptions)
+        return replace(label, covered=nothing, not_covered=(broken, *label.not_covered))
 
     @property
     def policy_noise(self) -> float | None:
@@ -350,25 +279,3 @@ class PolicyGradientPlan(plans.PrivatePlan):
         if self.most_noise is None or not self.noise_multiplier:
             return self.clip_norm
         return min(self.clip_norm, self.most_noise / self.noise_multiplier)
-
-    def step_at(self, round_: int) -> float:
-        """The step size of round 0 .. T - 1."""
-        if isinstance(self.schedule, Staircase):
-            stairs = self.schedule
-            return max(stairs.least, self.step / stairs.factor ** (round_ // stairs.every))
-        return self.step * (1 - round_ / self.rounds) if self.schedule == "linear" else self.step
-
-    def averaged(self, round_: int) -> bool:
-        """Whether the iterate that ends round 0 .. T - 1 enters the average."""
-        return round_ >= self.rounds - math.ceil(self.average * self.rounds)
-
-    def noise_at(self, step: int, of: int) -> float:
-        """Standard deviation of the noise in the sum of one step, in clips: a trust region's `noise`.
-
-        Args:
-            step: 0 .. of - 1, counted from the beginning of its block of correlated noise.
-            of: steps of the block: all of them, unless a run was resumed.
-        """
-        sigma = self.policy_noise or 0.0
-        sensitivity = correlated.sensitivity(self.correlation, of, self.participations, self.decay)
-        return sigma * sensitivity * correlated.deviation(self.correlation, step, of, self.decay)

@@ -25,6 +25,7 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.plan import Critic, PolicyGradientPlan
+from tacit.methods.policy_gradient.votes import Ramp, Votes
 from tacit.validation import check
 
 Hidden = tuple[int, ...]
@@ -44,7 +45,7 @@ class Recipe:
         restarts: whether a person's slot goes on with another episode when one is over.
     """
 
-    plan: PolicyGradientPlan
+    plan: PolicyGradientPlan | Votes
     policy: Policy
     horizon: int
     repeat: int = 1
@@ -155,6 +156,55 @@ def hopper(*, rounds: int = 50, users: int = 32) -> Recipe:
     return Recipe(_strides(rounds, users, horizon=500, reward_rate=2.0), policy, horizon=500, restarts=True)
 
 
+def half_cheetah_votes(*, hidden: Hidden = (), rounds: int = 100, users: int = 16) -> Recipe:
+    """HalfCheetah by votes: five of each person, on strides of 100 steps.
+
+    Args:
+        hidden, rounds, users: as for `cart_pole`.
+    """
+    high = (0.5, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 5.0, 3.0, 5.0, 15.0, 15.0, 15.0, 15.0, 15.0, 15.0)
+    policy = Policy(_around_zero(high), _network(17, hidden, 6), _torques(6))
+    plan = Votes(rounds=rounds, users=users, directions=5, episode_length=100, radius=1.0, step=0.3)
+    return Recipe(plan, policy, horizon=1000)
+
+
+def hopper_votes(*, hidden: Hidden = (), rounds: int = 90, users: int = 32) -> Recipe:
+    """Hopper by votes: one of each person; episodes grow, since whoever dashes forward falls after a hundred steps.
+
+    The ranges of the features are narrow ones around a hopper on its feet, from the limits that its documentation has.
+
+    Args:
+        hidden, rounds, users: as for `cart_pole`.
+    """
+    middle = (1.25, 0.0, -0.2, -0.2, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    reach = (0.6, 0.2, 0.8, 0.8, 1.0, 3.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+    low, high = (tuple(m + sign * r for m, r in zip(middle, reach, strict=True)) for sign in (-1.0, 1.0))
+    policy = Policy(Scaled(low, high), _network(11, hidden, 3), _torques(3))
+    plan = Votes(
+        rounds=rounds,
+        users=users,
+        directions=1,
+        episode_length=Ramp(first=100, last=400),
+        radius=0.25,
+        step=0.15,
+        offset=-0.2,
+    )
+    return Recipe(plan, policy, horizon=1000)
+
+
+def general_votes(
+    spec: PublicSpec, *, horizon: int, repeat: int = 1, hidden: Hidden = (), rounds: int = 100, users: int = 16
+) -> Recipe:
+    """A first try of votes for another task: one of each person, on whole episodes.
+
+    Args:
+        spec, horizon, repeat: as for `general`.
+        hidden, rounds, users: as for `cart_pole`.
+    """
+    plan = Votes(rounds=rounds, users=users, episode_length=math.ceil(horizon / repeat), radius=0.5, step=0.3)
+    return Recipe(plan, Policy.default(spec, hidden), horizon=horizon, repeat=repeat)
+
+
 def with_critic(plan: PolicyGradientPlan, critic: Critic) -> PolicyGradientPlan:
     """The plan with another critic; a private one learns returns on a scale of about 1, under the same clip.
 
@@ -178,6 +228,10 @@ NAMED: dict[str, Callable[..., Recipe]] = {
     "Hopper-v5": hopper,
 }
 """The recipes by the names of their tasks."""
+
+
+VOTED: dict[str, Callable[..., Recipe]] = {"HalfCheetah-v5": half_cheetah_votes, "Hopper-v5": hopper_votes}
+"""Recipes of votes by the names of their tasks."""
 
 
 def named(name: str, *, rounds: int = 200, users: int = 8) -> Recipe:

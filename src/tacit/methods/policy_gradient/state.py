@@ -18,7 +18,9 @@ from tacit.agents.policy_files import FeedForward
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import PART as FISHER
-from tacit.methods.policy_gradient.plan import CRITIC, POLICY, PolicyGradientPlan
+from tacit.methods.policy_gradient.plan import CRITIC, PolicyGradientPlan
+from tacit.methods.policy_gradient.rounds import POLICY
+from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.plan import plan_id
 from tacit.privacy.vault.user_vault import UserVault
@@ -26,6 +28,9 @@ from tacit.privacy.vault.user_vault import UserVault
 if TYPE_CHECKING:
     from torch import Tensor
 
+
+AnyPlan = PolicyGradientPlan | Votes
+"""What can be learnt under."""
 
 # What learning hands out: policies, all of them public.
 
@@ -44,7 +49,7 @@ class Learned:
         people: how many people had been met at each of these iterates, [K].
     """
 
-    plan: PolicyGradientPlan
+    plan: AnyPlan
     policy: Policy
     last: Float32
     average: Float32
@@ -65,10 +70,10 @@ class Learned:
         """Serve people with the last parameters, or with the averaged ones.
 
         Args:
-            greedy: the most probable action instead of a random one.
+            greedy: the most probable action instead of a random one, as policies of votes always take.
             average: the averaged parameters.
         """
-        return Acting(self.policy, self.average if average else self.last, greedy)
+        return Acting(self.policy, self.average if average else self.last, greedy or self.plan.greedy)
 
     def predict(
         self,
@@ -111,7 +116,7 @@ class State:
 
     def __init__(
         self,
-        plan: PolicyGradientPlan,
+        plan: AnyPlan,
         policy: Policy,
         critic: Value | None,
         replicates: int,
@@ -151,10 +156,11 @@ class State:
         ascent, taught = mean[:, : self.policy.parameters], mean[:, self.policy.parameters :]
         self.master = self.master + size * ascent
         self.previous = ascent
-        if self.critic is not None and plan.critic == "private":
-            self.critic = self.critic + size * plan.critic_step / plan.kappa * taught
-        elif self.critic is not None and plan.critic == "shared":
-            self.critic = self.critic + size * plan.critic_step * means[CRITIC]
+        if self.critic is not None and isinstance(plan, PolicyGradientPlan):
+            if plan.critic == "private":
+                self.critic = self.critic + size * plan.critic_step / plan.kappa * taught
+            elif plan.critic == "shared":
+                self.critic = self.critic + size * plan.critic_step * means[CRITIC]
         if FISHER in means:
             before = self.information if self.asked else np.zeros_like(means[FISHER])
             self.asked += 1

@@ -49,6 +49,7 @@ METHODS: Mapping[str, str] = {
     "off-policy selection (exponential mechanism)": "off_policy_evaluation.selection:Selection",
     "UCB-VI with private counters": "policy_gradient.baselines.ucb_vi:UcbVi",
     "policy gradient with people met once (DPPG)": "policy_gradient.plan:PolicyGradientPlan",
+    "policy search by votes of people met once": "policy_gradient.votes:Votes",
     "private selection": "selection.algorithm:SelectionPlan",
     "synthesis of transitions (AIM)": "synthesis.baselines.aim:AimPlan",
     "synthesis of transitions (MST)": "synthesis.baselines.mst:MstPlan",

@@ -19,6 +19,7 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
+from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.vault.invented import Columns, edge_rows, invented_rows
 from tacit.privacy.vault.memory import PLAIN, fingerprint, outline
@@ -82,10 +83,14 @@ class IsolationChecks:
                     remedy="declare it in the plan",
                 )
 
-            def vectors(rows: Rows, _: np.ndarray) -> np.ndarray:
+            places = part.users if isinstance(part, UserSum) else None
+
+            def vectors(rows: Rows, units: np.ndarray) -> np.ndarray:
                 seen = rows if summary is None else summary(rows)
-                replicate = np.zeros(len(rows["mask"]), np.int64)
-                result = vectors_of(contribution, {**seen, "replicate": replicate}, state)
+                public = {"replicate": np.zeros(len(units), np.int64)}
+                if places is not None:
+                    public["place"] = units % places
+                result = vectors_of(contribution, {**seen, **public}, state)
                 if result.ndim != 2:
                     raise MechanismError(
                         f"shape {result.shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit"

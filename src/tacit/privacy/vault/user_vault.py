@@ -41,7 +41,12 @@ from tacit.tracking import Tracker
 
 
 class Actor(Protocol):
-    """What people are served with: a function of released values alone; for real people a frozen dataclass."""
+    """What people are served with: a function of released values alone; for real people a frozen dataclass.
+
+    Where it has `places`, `episodes` and `length`, each person is to play so many episodes, every one from a fresh
+    start and of at most so many decisions. In place of replicates it then takes (r places + u) episodes + e for episode
+    e of the person in place u of replicate r.
+    """
 
     def __call__(
         self, observations: npt.NDArray[Any], replicate: npt.NDArray[np.int64], generator: np.random.Generator
@@ -83,6 +88,7 @@ def enrolled_rows(
     rows_per_unit: int,
     replicate: npt.NDArray[np.int64],
     admitted: npt.NDArray[np.bool_],
+    place: npt.NDArray[np.int64] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """The rows of those who contribute, within the public bounds.
 
@@ -94,10 +100,13 @@ def enrolled_rows(
         rows_per_unit: L, how many rows are read; later ones are cut off, fewer are filled up with empty ones.
         replicate: [U], whose population each person belongs to.
         admitted: [U], who may contribute.
+        place: [U], which of the meeting's places each person has: public, and the same whoever else contributes. None
+            for a sample, where a place would tell who else was drawn.
 
     Returns:
         Columns [V, L, ...] of the V people who are admitted, answered, and whose rows are all finite and inside the
-        discrete spaces; `mask` is True on a prefix; "starts" [V, L] tells where an episode begins; "replicate" [V].
+        discrete spaces; `mask` is True on a prefix; "starts" [V, L] tells where an episode begins; "replicate" [V], and
+        "place" [V] where it is given.
         Numbers are float32 and clipped to the bounds, each person's from their own rows alone.
 
     Raises:
@@ -139,7 +148,8 @@ def enrolled_rows(
         rows[name] = columns[name][enrolled].astype(bool) & mask
     ends = rows["terminations"] | rows["truncations"]
     starts = np.concatenate([np.ones((len(enrolled), 1), bool), ends[:, :-1]], axis=1) & mask
-    return {**rows, "mask": mask, "starts": starts, "replicate": replicate[enrolled]}
+    public = {"replicate": replicate[enrolled]} | ({} if place is None else {"place": place[enrolled]})
+    return {**rows, "mask": mask, "starts": starts, **public}
 
 
 def _shape(space: Space) -> tuple[int, ...]:
@@ -281,8 +291,10 @@ class UserVault(BaseVault):
 
         def serve() -> dict[str, npt.NDArray[Any]]:
             replicate = np.repeat(np.arange(self.replicates), [len(arrivals) for arrivals in people])
+            place = np.concatenate([np.arange(len(arrivals)) for arrivals in people])
             served = self._users.serve(people, actor)
-            return enrolled_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted)
+            places = place if isinstance(parts[0], UserSum) else None
+            return enrolled_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted, places)
 
         self._batch = _EnrolledBatch(run.plan_id, self._unseen(serve))
 

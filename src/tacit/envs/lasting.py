@@ -1,0 +1,109 @@
+"""Simulated people who stay for several rounds, so that their episodes go on from round to round.
+
+Somebody who begins afresh in every round is only ever seen near the start of an episode. Here a person holds a slot for
+a public number of rounds, whatever happens to them: when the next one begins tells nothing of anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tacit.data.spec import PublicSpec
+from tacit.envs.rollouts import Array, Domain
+from tacit.envs.serving import Actor, shown
+from tacit.errors import DataError
+
+__all__ = ["LastingUsers"]
+
+
+class LastingUsers:
+    """People in slots whose episodes go on with the next round; `stay` rounds belong to one person.
+
+    Slots change hands one after another, slot u before the rounds t with t + u divisible by `stay`, and always at a
+    round's start. An episode that is over is followed by another one of the same person; the last one is cut when they
+    leave. The people are in this process alone: a run of theirs cannot be taken up in another.
+
+    Args:
+        domain: the simulator.
+        spec: public bounds of its rows.
+        horizon: steps of a round.
+        episode: steps after which an episode is cut.
+        replicates: independent copies of the experiment that are served at once.
+        seed: of everything random.
+
+    Attributes:
+        spec: public bounds of the rows.
+        simulated: True.
+        replicates: R.
+        stay: in how many rounds one person takes part at most, ceil(episode / horizon): a whole episode fits.
+
+    Raises:
+        DataError: a parameter is out of range.
+    """
+
+    simulated = True
+
+    def __init__(
+        self, domain: Domain, spec: PublicSpec, *, horizon: int, episode: int, replicates: int = 1, seed: int
+    ) -> None:
+        if min(horizon, episode, replicates) < 1 or seed < 0:
+            raise DataError(
+                "a parameter is out of range",
+                where="LastingUsers",
+                expected="horizon, episode, replicates >= 1; seed >= 0",
+                remedy="correct the parameter",
+            )
+        self.spec, self.replicates, self.stay = spec, replicates, -(-episode // horizon)
+        self._domain, self._horizon, self._episode, self._seed = domain, horizon, episode, seed
+        self._round, self._state, self._age = 0, np.zeros(0), np.zeros(0, np.int64)
+
+    def arrive(self, count: int) -> Sequence[Sequence[str]]:
+        """Who holds the slots 0 .. count - 1 of each replicate in the next round."""
+        turns = [(self._round + slot) // self.stay for slot in range(count)]
+        return [[f"{self._seed}-{r}-{slot}-{turn}" for slot, turn in enumerate(turns)] for r in range(self.replicates)]
+
+    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, Array]:
+        """One round of everybody who was named by `arrive`: columns [U, horizon, ...], replicate by replicate.
+
+        Raises:
+            DataError: there are other slots than in the round before.
+        """
+        replicate = np.repeat(np.arange(len(people)), [len(ids) for ids in people])
+        slots = np.concatenate([np.arange(len(ids)) for ids in people])
+        if len(people) != self.replicates or (self._round and len(slots) != len(self._age)):
+            raise DataError(
+                f"{len(slots)} people of {len(people)} replicates are to be served",
+                where="LastingUsers.serve",
+                expected=f"those of the round before, of {self.replicates} replicates",
+                remedy="pass what arrive returned, with the same count in every round",
+            )
+        generator = np.random.default_rng([self._seed, self._round])
+        fresh = (self._round + slots) % self.stay == 0 if self._round else np.ones(len(slots), bool)
+        leaving = (self._round + 1 + slots) % self.stay == 0
+        self._begin(fresh, generator)
+        self._round += 1
+        moments = []
+        for t in range(self._horizon):
+            seen = self._domain.observe(self._state)
+            action = np.asarray(actor(shown(seen), replicate, generator))
+            self._state, paid, ended = self._domain.step(self._state, action, generator)
+            self._age += 1
+            cut = ~ended & ((self._age >= self._episode) | (leaving & (t == self._horizon - 1)))
+            moments.append((seen, action, paid, self._domain.observe(self._state), ended, cut))
+            self._begin(ended | cut, generator)
+        names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
+        rows = {name: np.stack(column, axis=1) for name, column in zip(names, zip(*moments, strict=True), strict=True)}
+        return rows | {"mask": np.ones((len(slots), self._horizon), bool)}
+
+    def _begin(self, who: Array, generator: np.random.Generator) -> None:
+        """A fresh episode for these slots."""
+        if not who.any():
+            return
+        state = self._domain.starts(int(who.sum()), generator)
+        if not len(self._age):
+            self._state, self._age = state, np.zeros(len(who), np.int64)
+            return
+        self._state, self._age = self._state.copy(), np.where(who, 0, self._age)
+        self._state[who] = state

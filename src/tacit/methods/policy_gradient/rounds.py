@@ -1,0 +1,157 @@
+"""What every plan of rounds of people who are met has in common: how many, their noise, and the steps of the policy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from tacit.privacy.certificate.words import Label
+from tacit.privacy.noise import correlated
+from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.vault import plan as plans
+from tacit.units import Unit
+from tacit.validation import check, positive, whole
+
+POLICY = "policy"
+"""The name of the part that moves the policy."""
+
+Schedule = Literal["linear", "constant"]
+"""How the step size goes on: in a straight line to 0 after the last round, or not at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staircase:
+    """A step size that is divided by `factor` after every so many rounds, down to a least one (the paper's RiverSwim).
+
+    Args:
+        factor: > 1.
+        every: rounds a stair.
+        least: the smallest step size.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    factor: float
+    every: int
+    least: float
+
+    def __post_init__(self) -> None:
+        whole(every=self.every)
+        positive(least=self.least)
+        check("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds(plans.PrivatePlan):
+    """T rounds, each a noisy mean over N people who are met for it alone.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    greedy: ClassVar[bool] = False
+    """Whether what is learnt is the policy that takes its most probable action."""
+
+    rounds: int = 50
+    """number T of rounds."""
+    users: int = 32
+    """N, how many people are met for one; the divisor, however many came."""
+    noise_multiplier: float | None = None
+    """sigma of the whole plan; None until calibrated."""
+    correlation: Correlation = "toeplitz"
+    """of the noise of successive rounds: "toeplitz", "independent" or "tree"."""
+    decay: tuple[float, ...] = (1.0,)
+    """rates of the workload that toeplitz noise is matched to (`mechanisms.sums.UserSum`)."""
+    participations: int = 1
+    """k, in how many rounds one person may take part."""
+    step: float = 1.0
+    """step size of the first round."""
+    schedule: Schedule | Staircase = "linear"
+    """of the step size: "linear" decay to 0, "constant", or a `Staircase`."""
+    average: float = 0.5
+    """share of the rounds, at the end, whose iterates are averaged."""
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    """the promise; None until the plan is calibrated."""
+
+    def __post_init__(self) -> None:
+        often = type(self.rounds) is int and type(self.participations) is int and self.participations <= self.rounds
+        check("participations", self.participations, often, "at most as many as there are rounds")
+        whole(rounds=self.rounds, users=self.users, participations=self.participations)
+        positive(step=self.step)
+        stairs = isinstance(self.schedule, Staircase) or self.schedule in get_args(Schedule)
+        check("schedule", self.schedule, stairs, "linear, constant or a Staircase")
+        check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
+        if self.epsilon is not None:
+            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+        if self.unit is not None and self.delta is not None:
+            plans.check_delta(self.delta, self.unit)
+
+    @property
+    def policy_noise(self) -> float | None:
+        """The noise multiplier of the policy's part."""
+        return self.noise_multiplier
+
+    def step_at(self, round_: int) -> float:
+        """The step size of round 0 .. T - 1."""
+        if isinstance(self.schedule, Staircase):
+            stairs = self.schedule
+            return max(stairs.least, self.step / stairs.factor ** (round_ // stairs.every))
+        return self.step * (1 - round_ / self.rounds) if self.schedule == "linear" else self.step
+
+    def averaged(self, round_: int) -> bool:
+        """Whether the iterate that ends round 0 .. T - 1 enters the average."""
+        return round_ >= self.rounds - math.ceil(self.average * self.rounds)
+
+    def noise_at(self, step: int, of: int) -> float:
+        """Standard deviation of the noise in the sum of one step, in clips: a trust region's `noise`.
+
+        Args:
+            step: 0 .. of - 1, counted from the beginning of its block of correlated noise.
+            of: steps of the block: all of them, unless a run was resumed.
+        """
+        sigma = self.policy_noise or 0.0
+        sensitivity = correlated.sensitivity(self.correlation, of, self.participations, self.decay)
+        return sigma * sensitivity * correlated.deviation(self.correlation, step, of, self.decay)
+
+
+def words(plan: Rounds, start: str, decisions: int, *public: str) -> Label:
+    """The certificate's words on people who are met.
+
+    Args:
+        plan: whose rounds they are.
+        start: what the first parameters were.
+        decisions: the most of one person in a meeting.
+        public: what the user declares public, or what the plan fixes, beside the first parameters.
+    """
+    name = "person" if plan.unit is None else plan.unit.name
+    often = "once" if plan.participations == 1 else f"at most {plan.participations:,} times"
+    return Label(
+        covered=(
+            f"all {plan.rounds:,} policies, whether or not the run was interrupted, and everything computed from them",
+            f"everything of one {name}: all rows of a meeting, at most {decisions:,} decisions, enter as one "
+            f"contribution, and a {name} contributes {often}",
+            f"joint privacy: what all other people were served with, taken together, tells no more of a {name} than "
+            "the released policies do, because it is a function of these and of their own records (the billboard "
+            "lemma)",
+        ),
+        not_covered=(
+            f"the first parameters: {start}",
+            "the choice of hyper-parameters: it must have been made without looking at these people's records",
+            f"what a {name} is served with: it is a function of own records, and seen by anyone who sees their actions",
+            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
+            *public,
+        ),
+        not_protected=(
+            "what is true of the population rather than of one person",
+            "who came when, to anyone who serves or watches them, and every public parameter of the plan",
+            f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds nothing",
+        ),
+        assumptions=(
+            "a meeting's people do not act on each other, and the actor knows nothing of a person but what was "
+            "released and their own observations",
+        ),
+    )

@@ -1,0 +1,257 @@
+"""Private votes along public directions: which of two opposite steps of the policy does a person's own play prefer?
+
+    1. for k = 0 .. T - 1:
+    2.     public directions delta_{u,1} .. delta_{u,p} for each place u, orthonormal           (`directions`)
+    3.     the person in place u plays theta + nu delta_{u,i} and theta - nu delta_{u,i}, i = 1 .. p, each from a fresh
+           start for at most L decisions; their returns are R+ and R-                            (`Tried`)
+    4.     x_u = sum_i sign(R+ - R-) delta_{u,i}, whose norm is at most sqrt(p)                  (`Ballot`)
+    5.     theta <- theta + step_k sqrt(P) / p (sum_u x_u + n_k) / N                             (`vault.noisy_sum`)
+
+The signs are those of antithetic random search (Mania, Guy & Recht, arXiv:1803.07055). A tie, an episode that did not
+end and a person who did not answer are no vote. Proof: `proofs/policy_gradient.md`, lemma "votes".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.agents.policies import Acting, Float32, Policy
+from tacit.errors import PlanError
+from tacit.methods.policy_gradient.rounds import POLICY, Rounds, words
+from tacit.privacy.certificate.words import Label
+from tacit.privacy.mechanisms.sums import UserSum
+from tacit.validation import check, positive, whole
+
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ramp:
+    """A whole number that goes from `first`, in the first round, to `last`, in the last one, in a straight line.
+
+    Args:
+        first, last: at least 1.
+
+    Raises:
+        PlanError: one of them is less.
+    """
+
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        whole(first=self.first, last=self.last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Votes(Rounds):
+    """T rounds of votes: N people a round, each with p votes on steps along public directions of their own place.
+
+    What one person adds has norm at most sqrt(p) by construction, so that nothing is clipped. The policy acts without
+    chance: its most probable action.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "policy search by votes of people met once"
+    source: ClassVar[str] = "antithetic random search (arXiv:1803.07055), with votes for returns"
+    critic: ClassVar[None] = None
+    trust_region: ClassVar[None] = None
+    fisher: ClassVar[None] = None
+    greedy: ClassVar[bool] = True
+
+    directions: int | Ramp = 1
+    """p, how many votes of one person; each takes two episodes."""
+    episode_length: int | Ramp = 100
+    """L, most decisions of such an episode."""
+    radius: float = 1.0
+    """nu, how far from the released parameters the two episodes of a vote are played."""
+    offset: float = 0.0
+    """what a vote adds to every reward (public): below 0 it takes a bonus for staying on one's feet away."""
+    counted: bool = True
+    """whether votes count; False leaves noise alone (a control)."""
+    seed: int = 0
+    """of the directions, which are public."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("directions", "episode_length"):
+            value = getattr(self, name)
+            if not isinstance(value, Ramp):
+                whole(**{name: value})
+        positive(radius=self.radius)
+        check("offset", self.offset, math.isfinite(self.offset), "a finite number")
+        check("seed", self.seed, type(self.seed) is int and self.seed >= 0, "a whole number >= 0")
+
+    def directions_at(self, round_: int) -> int:
+        """p of round 0 .. T - 1."""
+        return self._at(self.directions, round_)
+
+    def length_at(self, round_: int) -> int:
+        """L of round 0 .. T - 1."""
+        return self._at(self.episode_length, round_)
+
+    @property
+    def horizon(self) -> int:
+        """The most decisions of one person: 2 p L, in the round where that is most."""
+        return max(2 * self.directions_at(k) * self.length_at(k) for k in range(self.rounds))
+
+    @property
+    def most(self) -> int:
+        """The largest p."""
+        return max(self.directions_at(0), self.directions_at(self.rounds - 1))
+
+    @property
+    def bound(self) -> float:
+        """sqrt(p) for the largest p: no contribution is longer."""
+        return math.sqrt(self.most)
+
+    def parts(self) -> tuple[UserSum, ...]:
+        """The only touch of people's rows: T noisy sums."""
+        policy = UserSum(
+            name=POLICY,
+            steps=self.rounds,
+            users=self.users,
+            clip_norm=self.bound,
+            noise_multiplier=self.noise_multiplier,
+            rows_per_unit=self.horizon,
+            participations=self.participations,
+            correlation=self.correlation,
+            decay=self.decay,
+        )
+        return (policy,)
+
+    def require_room(self, parameters: int) -> None:
+        """Refuse a policy with fewer parameters than there are directions.
+
+        Raises:
+            PlanError: it has.
+        """
+        if self.most > parameters:
+            raise PlanError(
+                f"{self.most} directions are orthonormal only where there are as many parameters, not {parameters}",
+                where=f"{self.method} plan",
+                expected=f"at most {parameters} directions for this policy",
+                remedy="ask for fewer directions, or learn a larger policy",
+            )
+
+    def label(self, start: str = "{start}") -> Label:
+        """The certificate's words.
+
+        Args:
+            start: what the first parameters were.
+        """
+        fixed = f"the directions of the votes: drawn with the public seed {self.seed}, for a round and a place"
+        return words(self, start, self.horizon, fixed)
+
+    def _at(self, value: int | Ramp, round_: int) -> int:
+        if not isinstance(value, Ramp):
+            return value
+        return value.first + round((value.last - value.first) * round_ / max(1, self.rounds - 1))
+
+
+# A round: what its people are served with, and what each of them adds.
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """What the people of a round are served with: `episodes` episodes each, every one from a fresh start.
+
+    Where another actor takes replicates it takes codes, (r N + u) `episodes` + e for episode e of the person in place u
+    of replicate r. Episode 2 i is played with theta + nu delta_i, episode 2 i + 1 with theta - nu delta_i.
+
+    Args:
+        acting: one row of parameters for each code, [R N 2 p, P].
+        places: N.
+        episodes: 2 p.
+        length: L, most decisions of an episode.
+    """
+
+    acting: Acting
+    places: int
+    episodes: int
+    length: int
+
+    def __call__(
+        self, observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator
+    ) -> NDArray[Any]:
+        """Actions [n] or [n, a] for observations [n, ...] and codes [n]."""
+        return self.acting(observations, replicate, generator)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a round's votes may use, all of it public.
+
+    Args:
+        directions: delta, [R, N, p, P]; those of one place are orthonormal.
+    """
+
+    directions: Float64
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """One person's votes, sum_i sign(R+ - R-) delta_{u,i}, from the returns of own episodes.
+
+    Args:
+        offset: what is added to every reward.
+        counted: False gives 0 for everybody.
+        most: the largest p of the plan. Votes of a round with fewer are stretched to the same norm.
+    """
+
+    offset: float
+    counted: bool
+    most: int
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Asked) -> Float64:
+        """[U, P], of norm at most sqrt(most)."""
+        own = state.directions[rows["replicate"], rows["place"]]
+        p = own.shape[1]
+        returns, ended = self._heard(rows, 2 * p)
+        votes = np.sign(returns[:, ::2] - returns[:, 1::2]) * (ended[:, ::2] & ended[:, 1::2])
+        return np.asarray(math.sqrt(self.most / p) * self.counted * np.einsum("up,upd->ud", votes, own))
+
+    def _heard(self, rows: Mapping[str, NDArray[Any]], count: int) -> tuple[Float64, NDArray[np.bool_]]:
+        """Returns [U, count] of each person's first episodes, and which of these ended."""
+        people, which = len(rows["mask"]), np.cumsum(rows["starts"], axis=1) - 1
+        read = rows["mask"] & (which < count)
+        place = (which + count * np.arange(people)[:, None])[read]
+
+        def total(column: NDArray[Any]) -> Float64:
+            weights = column[read].astype(np.float64)
+            return np.bincount(place, weights, people * count).astype(np.float64).reshape(people, count)
+
+        ends = rows["terminations"] | rows["truncations"]
+        return total(rows["rewards"] + np.float64(self.offset)), total(ends) > 0
+
+
+def directions(plan: Votes, parameters: int, replicates: int, round_: int) -> Float64:
+    """The directions of a round, [R, N, p, P], those of one place orthonormal; a function of public numbers alone.
+
+    They are uniform, up to their signs, on which votes do not depend.
+
+    Args:
+        plan: N, p and the seed.
+        parameters: P >= p.
+        replicates: R.
+        round_: 0 .. T - 1.
+    """
+    generator = np.random.default_rng([plan.seed, round_])
+    shape = (replicates, plan.users, parameters, plan.directions_at(round_))
+    return np.swapaxes(np.linalg.qr(generator.standard_normal(shape))[0], 2, 3)
+
+
+def tried(plan: Votes, policy: Policy, theta: Float32, asked: Asked, round_: int) -> Tried:
+    """What the people of a round are served with, at the released parameters theta [R, P]."""
+    pairs = plan.radius * np.stack([asked.directions, -asked.directions], axis=3)
+    played = (theta[:, None, None, None] + pairs).reshape(-1, policy.parameters).astype(np.float32)
+    episodes = 2 * asked.directions.shape[2]
+    return Tried(Acting(policy, played, greedy=True), plan.users, episodes, plan.length_at(round_))
