@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
+from tacit.cli.improve_declaration import Improve
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
 
 # fmt: off
@@ -469,6 +470,7 @@ Command = Annotated[  # without a text of its own, tyro parses the sources of `t
         | Annotated[Spec, subcommand("spec", description="Write or check a file of public bounds.")]
         | Annotated[Synthesize, subcommand("synthesize")]
         | Annotated[Evaluate, subcommand("evaluate")]
+        | Annotated[Improve, subcommand("improve")]
         | Annotated[Train, subcommand("train")]
         | Annotated[Learn, subcommand("learn")]
         | Annotated[Imitate, subcommand("imitate")]
