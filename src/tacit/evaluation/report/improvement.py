@@ -131,4 +131,5 @@ def _differs(report: ImprovementReport) -> Section:
         if report.kappa
         else "The advice is the clone: the noise leaves nothing to be trusted beside the records' own decisions."
     )
-    return Section("Where the advice differs", (Table("Clone → advice", rows),) if rows else (), lead, "differs")
+    shown: tuple[Block, ...] = (Text([lead]), *((Table("Clone → advice", rows),) if rows else ()))
+    return Section("Where the advice differs", shown, id="differs")
