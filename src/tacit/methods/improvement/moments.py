@@ -32,8 +32,8 @@ Float64 = NDArray[np.float64]
 Arrays = Mapping[str, np.ndarray]
 FARTHEST = 3.0
 """Standard deviations at which a column is cut."""
-LEAST_SPREAD = 0.1
-"""The least standard deviation of a column, in multiples of half its public range."""
+LEAST_SPREAD = 0.01
+"""The least standard deviation of a column, in multiples of half its public range; the noise may ask for more."""
 SQUARES = 4.0
 """Weight of squared columns in the look."""
 
@@ -164,7 +164,8 @@ class Look:
         mean, d = mean * self._clip / FIT, len(self.plan.columns)
         middle, half = self._bounds()
         centre = np.clip(mean[:d], -1, 1)
-        spread = np.sqrt(np.clip(mean[d : 2 * d] / SQUARES - centre**2, LEAST_SPREAD**2, 1))
+        noise = self._clip / FIT / SQUARES / self.plan.snr * math.sqrt(self.plan.moments_share / self.plan.look_share)
+        spread = np.sqrt(np.clip(mean[d : 2 * d] / SQUARES - centre**2, min(1.0, LEAST_SPREAD**2 + noise), 1))
         most = self.plan.problem.rows_per_unit
         return Scales(middle + half * centre, half * spread, float(np.clip(mean[-1] * most, 1, most)))
 

@@ -71,7 +71,7 @@ class ImprovementPlan(PrivatePlan):
     """largest norm of a unit's moments, in multiples of its typical one."""
     pessimism: float = 0.25
     """standard deviations of the noise that are subtracted from an action's value while planning."""
-    snr_scale: float = 300.0
+    snr_scale: float = 150.0
     """signal-to-noise ratio of the moments from which the advice differs from what the records' policy would do."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
@@ -100,12 +100,13 @@ class ImprovementPlan(PrivatePlan):
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """Every touch of records that the plan allows."""
-        shares = {LOOK: self.look_share, MOMENTS: self._moments_share, STATEMENT: self.statement_share}
+        shares = {LOOK: self.look_share, MOMENTS: self.moments_share, STATEMENT: self.statement_share}
         sigma = self.noise_multiplier
         return tuple(self.problem.part(name, sigma and sigma / math.sqrt(share)) for name, share in shares.items())
 
     @property
-    def _moments_share(self) -> float:
+    def moments_share(self) -> float:
+        """Of the budget, for the moments: what look and statement leave."""
         return 1 - self.look_share - self.statement_share
 
     @property
@@ -122,7 +123,7 @@ class ImprovementPlan(PrivatePlan):
                 expected="a unit and a noise multiplier",
                 remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
             )
-        sigma = self.noise_multiplier / math.sqrt(self._moments_share)
+        sigma = self.noise_multiplier / math.sqrt(self.moments_share)
         return self.unit.size / sigma if sigma else math.inf
 
     @property
@@ -133,7 +134,7 @@ class ImprovementPlan(PrivatePlan):
     @property
     def half_width(self) -> float:
         """What the noise alone takes from the gain's lower bound, in multiples of the range of returns."""
-        sigma = self.snr and math.sqrt(self._moments_share / self.statement_share / SCORES[0]) / self.snr
+        sigma = self.snr and math.sqrt(self.moments_share / self.statement_share / SCORES[0]) / self.snr
         return float(norm.ppf(self.level)) * sigma
 
     def __str__(self) -> str:

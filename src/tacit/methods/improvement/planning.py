@@ -35,9 +35,9 @@ POINTS, WIDTH = 2_000, 1.1
 SWEEPS, NEWTON = 24, 30
 """Rounds of value iteration, and of Newton's method for the weights of the points."""
 RIDGE = 1e-3
-"""Of the points' weights, beside that of the noise."""
-LEAST_WITHIN = 0.1
-"""The least variance within the rows of an action, in every direction."""
+"""Of the points' weights and of variances, beside what the noise makes necessary."""
+WITHIN = 2.0
+"""Standard deviations of the noise that the variance within the rows of an action has at least, in every direction."""
 SHRINKAGE = 2.0
 """Standard deviations of the noise by which an action's count is raised before its mean is taken."""
 CONSTANT, SLOPE = 4.0, 1.0
@@ -88,7 +88,8 @@ def clone(moments: Moments, columns: int) -> Float64:
     mean = products[:, 0, linear] / (count + SHRINKAGE * sigma)[:, None]
     within = (products[:, linear, linear].sum(0) - np.einsum("a,ai,aj->ij", count, mean, mean)) / rows
     values, vectors = np.linalg.eigh(within)
-    slopes = mean @ ((vectors / np.maximum(values, LEAST_WITHIN)) @ vectors.T)
+    least = WITHIN * math.sqrt(len(products)) * sigma / rows + RIDGE
+    slopes = mean @ ((vectors / np.maximum(values, least)) @ vectors.T)
     weights = np.zeros((products.shape[1], len(products)))
     weights[linear] = slopes.T
     weights[0] = np.log(count / count.sum()) - (slopes * mean).sum(1) / 2

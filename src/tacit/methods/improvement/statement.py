@@ -13,6 +13,7 @@ mean of clipped scores is a lower bound on the gain, whatever the propensities a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -126,9 +127,7 @@ class Scores:
         assert plan.unit is not None
         units, (low, high) = plan.unit.size, self.limits
         weights = FIT * np.sqrt(SCORES)
-        noise = (
-            units / plan.snr * np.sqrt((1 - plan.look_share - plan.statement_share) / plan.statement_share) / weights
-        )
+        noise = units / plan.snr * math.sqrt(plan.moments_share / plan.statement_share) / weights
         total = mean * units / weights
 
         def sums(which: int) -> NoisySums:
