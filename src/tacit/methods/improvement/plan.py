@@ -71,7 +71,7 @@ class ImprovementPlan(PrivatePlan):
     """largest norm of a unit's moments, in multiples of its typical one."""
     pessimism: float = 0.25
     """standard deviations of the noise that are subtracted from an action's value while planning."""
-    snr_scale: float = 150.0
+    snr_scale: float = 300.0
     """signal-to-noise ratio of the moments from which the advice differs from what the records' policy would do."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
