@@ -12,7 +12,7 @@ the best that sees the visit), "clone" that of the private clone. Delta is 1 / (
 never change. Rates of memory, columns and the plan's defaults were chosen on the clinics `other-1` to `other-4`, with
 seeds from 70,000 on and with another way to draw their constants (a search outside this file); none is reported.
 
-A coverage row holds a policy and the world fixed: the scores of 200,000 patients are made once, and 2,000 data sets are
+A coverage row holds a policy and the world fixed: the scores of 50,000 patients are made once, and 2,000 data sets are
 drawn from them, each with its own noise. The truth is the mean of their unclipped scores.
 """
 
@@ -32,6 +32,7 @@ from scipy.stats import beta
 
 from experiments.check import Figure
 from experiments.configuration import Json, describe
+from experiments.dppg_tables import markdown
 from experiments.improvement_worlds import EPISODES, World, world
 from experiments.store import RESULTS, Store
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
@@ -50,7 +51,7 @@ EPSILONS = (0.5, 1.0, 4.0, math.inf)
 LEAST = {(2_000, 0.5): 69, (2_000, 1.0): 71, (2_000, 4.0): 74, (10_000, 0.5): 74, (10_000, 1.0): 77}
 LEAST |= {(10_000, 4.0): 80, (50_000, 0.5): 80, (50_000, 1.0): 81, (50_000, 4.0): 82}
 """What the mean score has to be at least, by patients and epsilon."""
-POOL, SETS, COVERED = 200_000, 2_000, 10_000
+POOL, SETS, COVERED = 50_000, 2_000, 10_000
 """Patients whose scores are made once, data sets drawn from them, and patients of each."""
 COVERAGE = {"clinic": 0.05, "clinic-narrow": 0.1, "other-5": 0.05}
 """World -> share of the visits with advice."""
@@ -220,6 +221,60 @@ def figures() -> list[Figure]:
     score = float(np.mean(of_runs(results, "cart_pole/4000/1", "score")))
     found.append(Figure("CartPole, 4,000 people, epsilon 1: score", score, 190.0))
     return found
+
+
+# Tables of the page of results; a cell without rows says so.
+
+
+def _made(results: Store, start: str, value: str) -> list[Any]:
+    """One value of the seeds of a setting that have rows."""
+    return [results.values(f"{start}/{seed}")[value] for seed in SEEDS if results.has(f"{start}/{seed}")]
+
+
+def _mean(found: list[float]) -> str:
+    few = f" ({len(found)} runs)" if len(found) < len(SEEDS) else ""
+    return f"{np.mean(found):.1f}{few}" if found else "not run"
+
+
+def scores(results: Store) -> str:
+    """Advice and clone, a line a number of patients."""
+    heads = [f"epsilon {epsilon:g}" for epsilon in EPSILONS]
+    lines = []
+    for people in PEOPLE:
+        for value in ("score", "clone"):
+            cells = [_mean(_made(results, f"clinic/{people}/{epsilon:g}", value)) for epsilon in EPSILONS]
+            lines.append([f"{people:,} patients, {'advice' if value == 'score' else value}", *cells])
+    return markdown(heads, lines)
+
+
+def statements(results: Store) -> str:
+    """The lower bound of the gain, and how often it proves something."""
+    lines = []
+    for people in PEOPLE:
+        cells = []
+        for epsilon in EPSILONS[:3]:
+            start = f"clinic/{people}/{epsilon:g}"
+            lows, verdicts = _made(results, start, "gain_low"), _made(results, start, "verdict")
+            proven = sum(verdict == "proven" for verdict in verdicts)
+            cells.append(f"{np.mean(lows):.3f}; {proven} of {len(lows)}" if lows else "not run")
+        lines.append([f"{people:,} patients", *cells])
+    return markdown([f"epsilon {epsilon:g}" for epsilon in EPSILONS[:3]], lines)
+
+
+def covered(results: Store) -> str:
+    """Coverage of the gain's lower bound and of the returns' interval."""
+    lines = []
+    for name, advice in COVERAGE.items():
+        for epsilon in EPSILONS[:3]:
+            key = f"coverage/{name}/{epsilon:g}/{SEEDS[0]}"
+            if not results.has(key):
+                continue
+            row = results.values(key)
+            cells = [f"{row['gain']:.3f}", f"{row['clipped_gain']:.3f}", f"{row['covered'] / row['sets']:.4f}"]
+            cells += [f"{row['least']:.4f}", f"{row['returns_covered'] / row['sets']:.4f}"]
+            lines.append([f"{name}, eta {advice:g}, epsilon {epsilon:g}", *cells])
+    heads = ["gain", "gain after the clip", "coverage of the bound", "its lower 99 % limit", "coverage of the returns"]
+    return markdown(heads, lines)
 
 
 def main(arguments: list[str]) -> None:
