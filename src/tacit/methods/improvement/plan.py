@@ -146,7 +146,7 @@ class ImprovementPlan(PrivatePlan):
         return (
             f"{super().__str__()}\n"
             f"Signal-to-noise ratio {self.snr:,.0f}: the advice trusts the model with kappa {self.kappa:.3g}"
-            f"{' (it is the private clone of the doctors)' if not self.kappa else ''}.\n"
+            f"{' (it is the private clone of the logged decisions)' if not self.kappa else ''}.\n"
             f"Expected half-width of the gain: {self.half_width:.3g} of the range of returns{width}, from noise alone; "
             "sampling adds to it."
         )
