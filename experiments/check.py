@@ -28,6 +28,8 @@ EXPERIMENTS = (
     "ope_accounting",
     "ope_estimators",
     "ope_open_bandit",
+    "improvement",
+    "improvement_peers",
     "trust_region_coverage",
     "figure3_budget",
     "dppg_frontier",

@@ -30,6 +30,8 @@ from experiments import (
     experts_table,
     experts_tables,
     faults,
+    improvement,
+    improvement_peers,
     mobility_attack,
     mobility_frontier,
     mobility_tables,
@@ -112,6 +114,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "mobility_published": mobility_tables.published,
     "mobility_attack": mobility_attack.table_of_attacks,
     "faults": lambda: faults.table(faults.store()),
+    "improvement_scores": lambda: improvement.scores(improvement.store()),
+    "improvement_statements": lambda: improvement.statements(improvement.store()),
+    "improvement_coverage": lambda: improvement.covered(improvement.store()),
+    "improvement_peers": lambda: improvement_peers.table(improvement_peers.store()),
 }
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories as Trajectories
     from tacit.errors import TacitError as TacitError
     from tacit.methods import experts as experts
+    from tacit.methods import improvement as improvement
     from tacit.methods import mobility as mobility
     from tacit.methods import off_policy_evaluation as off_policy_evaluation
     from tacit.methods import policy_gradient as policy_gradient
@@ -52,6 +53,7 @@ _HOMES = {
 _MODULES = {
     "experts": "tacit.methods.experts",
     "hub": "tacit.hub",
+    "improvement": "tacit.methods.improvement",
     "mobility": "tacit.methods.mobility",
     "off_policy_evaluation": "tacit.methods.off_policy_evaluation",
     "policy_gradient": "tacit.methods.policy_gradient",

@@ -29,7 +29,7 @@ from tacit.privacy.vault import records
 from tacit.units import Unit
 
 FEW = Effort(fused=100, single=8, crowded=1)
-WHOLE = ("privorl-j@1", "raking", "mst", "privsyn", "dr", "one-shot", "pategail")
+WHOLE = ("privorl-j@1", "raking", "mst", "privsyn", "dr", "improvement", "one-shot", "pategail")
 """Cases of sums over everybody, of every kind of part and call."""
 LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("privorl@1", "dp-sgd@1", "privorl@0.1", "dp-sgd@0.1")]
 """Of a thousand steps and more."""

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import declarations, plan_declarations, sharing
+from tacit.cli import declarations, improve_declaration, plan_declarations, sharing
 from tacit.cli.console import Interrupted, complain, say
 from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
@@ -61,6 +61,7 @@ FUNCTIONS: dict[type, str] = {
     declarations.SpecCheck: "spec.check",
     plan_declarations.Synthesize: "synthesize.synthesize",
     plan_declarations.Evaluate: "evaluate.evaluate",
+    improve_declaration.Improve: "improve.improve",
     plan_declarations.Train: "train.train",
     plan_declarations.Learn: "learn.learn",
     plan_declarations.Imitate: "imitate.imitate",

@@ -19,6 +19,7 @@ from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report import (
     EvaluationReport,
     ExpertsReport,
+    ImprovementReport,
     MovementReport,
     PolicyReport,
     Report,
@@ -174,6 +175,7 @@ def report(command: declarations.Report) -> None:
     certificate.verify()
     kinds: dict[str, type[PublicReport]] = {
         "evaluate": EvaluationReport,
+        "improve": ImprovementReport,
         "train": PolicyReport,
         "learn": ExpertsReport,
         "imitate": MovementReport,

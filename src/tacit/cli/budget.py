@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tacit import plain_files
 from tacit.cli.console import Interrupted, complain, say
+from tacit.cli.improve_declaration import Improve
 from tacit.cli.plan_declarations import Evaluate, Imitate, Learn, Synthesize
 from tacit.cli.run_folder import RunFolder
 from tacit.data.store import read_spec, read_unit
@@ -23,7 +24,7 @@ from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
-Command = Synthesize | Evaluate | Learn | Imitate
+Command = Synthesize | Evaluate | Improve | Learn | Imitate
 """What spends from the ledger of its records."""
 LEDGER = "ledger"
 """In the folder of the run, where nobody is behind the records."""

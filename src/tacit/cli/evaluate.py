@@ -15,7 +15,7 @@ from tacit.cli.budget import ledger_path, open_ledger, require_unit
 from tacit.cli.console import aside, progress, say, say_json
 from tacit.cli.options import EVALUATION_OPTIONS, Missing
 from tacit.cli.plan_declarations import Evaluate, EvaluationMethod
-from tacit.cli.policies import STATE_DICT, named, own_function, policy_of, tried, unfit, unknown
+from tacit.cli.policies import STATE_DICT, named, own_function, policy_of, remembered, tried, unfit, unknown
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,
@@ -133,8 +133,10 @@ def _produce(
     command: Evaluate, plan: Estimator, alike: Overlap | None, policy: Target, behaviour_policy: BehaviourPolicy | None
 ) -> Evaluation:
     watch = Stopwatch()
+    memory = remembered(command.policy, command.behaviour)
     with progress("Opening the records"):
         data = Trajectories.open(command.data)
+        data = data if memory is None else data.remember(memory)
     settings = settings_of(command, "json")
     assert plan.unit is not None
     attempt = RunFolder.attempt(command.out, "evaluate", settings, resume=None)

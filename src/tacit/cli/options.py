@@ -303,6 +303,13 @@ EVALUATION_OPTIONS: Table = {
     "gpope": {"tacit.methods.off_policy_evaluation.gpope:Gpope": ("clip_norm",)},
     "ssp": {"tacit.methods.off_policy_evaluation.baselines:SufficientStatistics": ("clip_norm",)},
 }
+IMPROVEMENT_OPTIONS: Table = {
+    "improve": {
+        "tacit.methods.improvement.plan:ImprovementPlan": (
+            *("advice", "level", "look_share", "statement_share", "clip", "pessimism"),
+        )
+    }
+}
 POLICY_GRADIENT_OPTIONS: Table = {
     "gradient": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip_norm", "gamma")},
     "votes": {"tacit.methods.policy_gradient.votes:Votes": ("radius",)},

@@ -190,8 +190,8 @@ class Evaluate(Spending):
         find_range: let the method residual look for the range privately.
         episodes_per_unit: episodes of one unit that count.
         policy: whom to evaluate: "behaviour" (who made the records), "uniform", the folder of a policy (RUN/policy of
-            `tacit train` or `tacit learn`), a network FILE.onnx or FILE.safetensors (numbered layers NAME.weight and
-            NAME.bias, a softmax on the outputs), or your own package.module:function from observations to
+            `tacit train`, `learn` or `improve`), a network FILE.onnx or FILE.safetensors (numbered layers NAME.weight
+            and NAME.bias, a softmax on the outputs), or your own package.module:function from observations to
             probabilities.
         activation: between the layers of a network FILE.safetensors; by default relu.
         method: "residual" (values of states and of the policy), "pdis" and "wpdis" (importance sampling), "fqe"

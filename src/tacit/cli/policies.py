@@ -17,10 +17,13 @@ from tacit.cli.console import say
 from tacit.cli.declarations import Export, Play
 from tacit.cli.options import refused, require_least
 from tacit.cli.plan_declarations import Activation
+from tacit.data.memory import Memory
 from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.envs.rollouts import Remembered
 from tacit.envs.serving import Actor, returns
 from tacit.errors import FileError, PlanError, TacitError
 from tacit.methods.experts.learned import Learned as Taught
+from tacit.methods.improvement import Improvement
 from tacit.methods.off_policy_evaluation.features import ends
 from tacit.methods.off_policy_evaluation.policies import Callable, Network, Policy, Uniform, imported
 from tacit.methods.policy_gradient import Learned
@@ -52,7 +55,8 @@ def play(command: Play) -> None:
     domain, limit = worlds.playground(name, release.value.policy, render=command.render)
     horizon, repeat = (notes["horizon"], notes["repeat"]) if native else (limit, 1)
     _verified(release)
-    actor = _actor(release.value, command)
+    actor, memory = _actor(release.value, command), memory_of(release.value)
+    domain = domain if memory is None else Remembered(domain, memory)
     paid = []
     for episode in range(command.episodes):
         generator = np.random.default_rng((command.seed, episode))
@@ -79,8 +83,13 @@ def export(command: Export) -> None:
     _verified(release)
 
 
-def _actor(value: Learned | Taught, command: Play) -> Actor:
-    """Who plays; what experts taught takes its best action in any case.
+def memory_of(value: Any) -> Memory | None:
+    """What a released policy acts on in place of observations, if that is a memory."""
+    return value.memory if isinstance(value, Improvement) else None
+
+
+def _actor(value: Learned | Taught | Improvement, command: Play) -> Actor:
+    """Who plays; only what people taught can draw its actions.
 
     Raises:
         PlanError: there is no averaged policy.
@@ -88,7 +97,7 @@ def _actor(value: Learned | Taught, command: Play) -> Actor:
     if isinstance(value, Learned):
         return value.actor(greedy=command.greedy, average=command.averaged)
     if command.averaged:
-        what = "a policy that experts taught has no average"
+        what = "the policy has no average"
         expected = "the policy of a run of `tacit train` with --averaged"
         raise refused("play", what, expected, "leave --averaged out")
     return value.actor()
@@ -101,7 +110,7 @@ def _verified(release: Release[Any]) -> None:
 
 
 def released_policy(folder: Path) -> Release[Any]:
-    """The policy of a run of `tacit train` or `tacit learn`.
+    """The policy of a run of `tacit train`, `tacit learn` or `tacit improve`.
 
     Raises:
         FileError: the folder is damaged or holds something else.
@@ -118,22 +127,36 @@ def released_policy(folder: Path) -> Release[Any]:
         raise FileError(
             what,
             where=str(folder),
-            expected="the folder of a policy, RUN/policy of a run of `tacit train` or `tacit learn`",
+            expected="the folder of a policy, RUN/policy of a run of `tacit train`, `tacit learn` or `tacit improve`",
             remedy=f"did you mean {inside}" if run else "check the path, or go on with the run (--resume)",
         )
     release = hub.load(folder)
-    if not isinstance(release.value, Learned | Taught):
+    if not isinstance(release.value, Learned | Taught | Improvement):
         moves = hasattr(release.value, "generate")
         raise FileError(
             f"the release is a {'simulator of movement' if moves else 'synthesizer'}, and does not act",
             where=str(folder),
-            expected="the policy of a run of `tacit train` or `tacit learn`",
+            expected="the policy of a run of `tacit train`, `tacit learn` or `tacit improve`",
             remedy=f"draw {'days' if moves else 'rows'} from it with `tacit {'generate' if moves else 'sample'}`",
         )
     return release
 
 
 # Policies that a command line names.
+
+
+def remembered(*words: str | None) -> Memory | None:
+    """The memory that the policies of these words act on, where one is the folder of a policy that has one.
+
+    Raises:
+        PlanError: they act on different ones, and there is one set of records.
+        FileError, CertificateError: a folder holds no policy.
+    """
+    folders = [Path(word) for word in words if word is not None and Path(word).is_dir()]
+    memories = [memory_of(released_policy(folder).value) for folder in folders]
+    if len(set(memories)) > 1:
+        raise refused("--policy, --behaviour", "one acts on another memory", "policies of one memory", "name another")
+    return memories[0] if memories else None
 
 
 def named(words: str, option: str, activation: Activation | None) -> Network | None:

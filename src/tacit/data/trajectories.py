@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.data import outputs
 from tacit.data.ingest import Ingest
+from tacit.data.memory import remember
 from tacit.data.sources import frames
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Paths, Records, UnitKind, read, write
@@ -318,6 +319,8 @@ class Trajectories:
         """
         self._refuse_if_sealed("save")
         write(self._records, self.spec, folder, simulated=self.simulated)
+
+    remember = remember
 
     to_arrow = outputs.to_arrow
     to_pandas = outputs.to_pandas

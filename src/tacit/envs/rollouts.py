@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tacit.data.memory import Memory
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.errors import DataError
 
@@ -17,6 +18,7 @@ __all__ = [
     "Domain",
     "Policies",
     "Policy",
+    "Remembered",
     "Timed",
     "collect",
     "projected_bellman_error",
@@ -238,3 +240,54 @@ class Timed:
     def observe(self, state: Array) -> Array:
         """The states themselves."""
         return state
+
+
+# A domain that shows what a course has shown so far, for policies that were learned from memories.
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A domain whose observations are the memory of the episode so far (`tacit.data.memory`).
+
+    A state is a row of three fields: `inner`, the domain's own state; `held`, the memory; `count`, how many
+    observations it has met. So a policy of memories needs no state of its own, however many people it serves.
+
+    Args:
+        domain: the simulator, of continuous observations.
+        memory: what is kept.
+    """
+
+    domain: Domain
+    memory: Memory
+
+    def starts(self, units: int, generator: np.random.Generator) -> Array:
+        """[N], those of the domain with nothing seen before."""
+        inner = self.domain.starts(units, generator)
+        seen = np.asarray(self.domain.observe(inner), np.float64)
+        return _remembering(inner, seen, np.ones(len(seen), np.int64))
+
+    def step(
+        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
+    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+        """Next states, rewards and ends [N] of the domain; the new observation enters the memory."""
+        inner, paid, ended = self.domain.step(state["inner"], action, generator)
+        count = state["count"] + 1
+        held = self.memory.after(state["held"], self.domain.observe(inner), count)
+        return _remembering(inner, held, count), paid, ended
+
+    def observe(self, state: Array) -> Array:
+        """[N, d] float32, the memory."""
+        return np.asarray(state["held"], np.float32)
+
+    @property
+    def truncated(self) -> Callable[[Array], npt.NDArray[np.bool_]] | None:
+        """Which episodes the domain itself has cut, where it has a limit of its own."""
+        limited: Any = getattr(self.domain, "truncated", None)
+        return None if limited is None else lambda state: limited(state["inner"])
+
+
+def _remembering(inner: Array, held: Array, count: Array) -> Array:
+    kinds = [("inner", inner.dtype, inner.shape[1:]), ("held", np.float64, held.shape[1:]), ("count", np.int64)]
+    state = np.empty(len(inner), kinds)
+    state["inner"], state["held"], state["count"] = inner, held, count
+    return state

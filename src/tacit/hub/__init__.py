@@ -1,10 +1,10 @@
 """Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
 
-Six kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
+Seven kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
 (`tacit.methods.synthesis.trajectories`), a baseline of the former (`tacit.methods.synthesis.baselines`), a policy that
-people taught (`tacit.policy_gradient`), one that experts taught (`tacit.experts`) and a simulator of movement
-(`tacit.methods.mobility`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
-`load_experts`), which are no release.
+people taught (`tacit.policy_gradient`), one that experts taught (`tacit.experts`), one that improves on logged
+decisions (`tacit.improvement`) and a simulator of movement (`tacit.methods.mobility`). Beside them there are folders of
+the experts' own policies, one file each (`save_experts`, `load_experts`), which are no release.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ _KINDS = {
     ),
     "policy": ("tacit.methods.policy_gradient.state.Learned",),
     "experts": ("tacit.methods.experts.learned.Learned",),
+    "improvement": ("tacit.methods.improvement.improved.Improvement",),
     "imitation": (
         "tacit.methods.mobility.simulator.Simulator",
         "tacit.methods.mobility.baselines.models.BlockChain",
@@ -69,7 +70,7 @@ _KINDS = {
 _SYNTHESIZERS = ("synthesis", "trajectories", "baselines")
 _MODULES = {"imitation": "mobility"}
 """Kind -> the module of this package that knows it, where that has another name."""
-_POLICIES = ("policy", "experts")
+_POLICIES = ("policy", "experts", "improvement")
 
 
 class _Kind(Protocol):
@@ -184,8 +185,10 @@ def notes(folder: str | os.PathLike[str]) -> dict[str, Any]:
 def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: bool = False) -> None:
     """Write a released policy as an ONNX model (see `tacit.hub.onnx_graph.write` for its inputs and outputs).
 
+    The graph of an `Improvement` takes memories; its metadata say at which rates (`tacit.data.memory`).
+
     Args:
-        release: of a `Learned` policy with one replicate.
+        release: of a `Learned` policy with one replicate, or of an `Improvement`.
         path: a name that is still free.
         average: the averaged policy instead of the last one, which only `tacit.policy_gradient` has.
 
@@ -206,7 +209,7 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
         )
     if average and kind != "policy":
         raise PlanError(
-            "a policy that experts taught has no average",
+            "the policy has no average",
             where="hub.to_onnx",
             expected="average=False",
             remedy="leave average out",
@@ -217,6 +220,8 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
         "method": certificate.method,
         "plan_id": certificate.to_json()["plan_id"],
     }
+    if kind == "improvement":
+        metadata["memory"] = json.dumps(value.memory.to_json())
     onnx_graph.write(value.policy, theta[0], path, tuple(metadata.items()))
 
 

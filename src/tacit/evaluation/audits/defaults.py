@@ -16,7 +16,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.evaluation.audits import alone, apart, bounds, certified
 from tacit.evaluation.audits.cases import Asked, Case, Seen
 from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, of_plan, with_noise
-from tacit.methods import experts, mobility, selection, synthesis
+from tacit.methods import experts, improvement, mobility, selection, synthesis
 from tacit.methods import off_policy_evaluation as ope
 from tacit.methods.experts.consensus import CONSENSUS, TRAINING
 from tacit.methods.mobility import baselines, pategail
@@ -252,6 +252,12 @@ METHODS: Mapping[str, Callable[[], Case]] = {
         "learning from experts (return-weighted imitation): noisy sums",
         EXPERT,
         functools.partial(experts.ReturnWeighted, policy=DECISIONS),
+    ),
+    "improvement": lambda: _crowded(
+        "improvement",
+        "improvement of logged decisions: noisy sums",
+        PERSON,
+        functools.partial(improvement.ImprovementPlan.of, ROOM, PROBLEM),
     ),
     "one-shot": lambda: _crowded(
         "one-shot", "simulators of movement (one shot): noisy sums", PERSON, mobility.OneShotPlan

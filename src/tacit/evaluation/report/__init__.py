@@ -1,12 +1,13 @@
 """The report of a release: one self-contained HTML page.
 
-`Report` (of synthetic rows), `EvaluationReport`, `PolicyReport`, `ExpertsReport` and `MovementReport` hold plain public
-inputs; `render` turns any of them into the page.
+`Report` (of synthetic rows), `EvaluationReport`, `ImprovementReport`, `PolicyReport`, `ExpertsReport` and
+`MovementReport` hold plain public inputs; `render` turns any of them into the page.
 """
 
 from tacit.evaluation.report.evaluation import EvaluationReport
 from tacit.evaluation.report.evidence import Attack, Audit, Caught, Cost, Histogram, Nearest, Points, Score, histogram
 from tacit.evaluation.report.experts import Consensus, ExpertsReport, Played, Votes
+from tacit.evaluation.report.improvement import ImprovementReport
 from tacit.evaluation.report.learning import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.movement import MovementReport, Picture, picture
 from tacit.evaluation.report.page import render
@@ -33,6 +34,7 @@ __all__ = [
     "EvaluationReport",
     "ExpertsReport",
     "Histogram",
+    "ImprovementReport",
     "Learning",
     "Map",
     "MovementReport",

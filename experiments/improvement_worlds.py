@@ -1,0 +1,188 @@
+"""Where `experiments.improvement` runs: the clinic, other clinics, CartPole and HIV from people of mixed skill."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tacit.agents.policies import Acting
+from tacit.data.memory import Memory
+from tacit.data.spec import PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.envs import clinic, clinic_model, populations
+from tacit.envs.clinic import Clinic
+from tacit.envs.rollouts import Array, Domain, FloatArray, Remembered, collect
+from tacit.envs.serving import returns
+from tacit.methods.improvement import Problem
+
+EPISODES = 2_000
+"""Fresh episodes on which a policy is judged."""
+PLAIN = Memory((1.0,) * 6)
+COURSE = Memory((0.7, 0.0, 0.0, 0.7, 1.0, 1.0))
+"""Of the clinic: exponential means of symptoms and side effects, means of both markers."""
+
+
+@dataclass(frozen=True)
+class World:
+    """People, what is known of them, and how a policy is judged.
+
+    Attributes:
+        collect: (people, seed) -> columns of `Trajectories.from_arrays`.
+        domain: the simulator.
+        spec: public bounds.
+        problem: of the plan.
+        settings: of the plan beside the problem: memory and columns.
+        horizon: steps of an episode on which a policy is judged.
+        shown: returns -> what is reported.
+    """
+
+    collect: Callable[[int, int], Mapping[str, Any]]
+    domain: Domain
+    spec: PublicSpec
+    problem: Problem
+    settings: Mapping[str, Any]
+    horizon: int
+    shown: Callable[[FloatArray], FloatArray] = np.asarray
+
+    def data(self, people: int, seed: int) -> Trajectories:
+        """Their records."""
+        return Trajectories.from_arrays(**self.collect(people, seed), spec=self.spec, simulated=True)
+
+    def score(self, actor: Acting, memory: Memory, seed: int) -> float:
+        """Mean reported return of a policy of memories on fresh people."""
+        generator = np.random.default_rng((seed, 1))
+        domain = Remembered(self.domain, memory)
+        paid = returns(domain, actor, 1, EPISODES, horizon=self.horizon, generator=generator)
+        return float(self.shown(paid).mean())
+
+
+# The clinic, and clinics with other constants.
+
+
+@dataclass(frozen=True)
+class OtherClinic:
+    """A clinic whose chances of falls, rises and side effects differ by factors that the seed draws.
+
+    Args:
+        seed: of the factors; of the habits of its doctors as well.
+    """
+
+    seed: int
+
+    @cached_property
+    def tables(self) -> tuple[FloatArray, FloatArray]:
+        """Chances that severity and burden fall or stay, cumulated, as in `tacit.envs.clinic`."""
+        generator = np.random.default_rng(self.seed)
+        severity, burden = clinic_model.SEVERITY.copy(), clinic_model.BURDEN.copy()
+        for table in (severity, burden):
+            shape = (1,) * (table.ndim - 2) + (clinic_model.ACTIONS, 3)
+            table *= np.exp(generator.uniform(-0.25, 0.25, shape))
+            table /= table.sum(axis=-1, keepdims=True)
+        return severity[..., :2].cumsum(axis=-1), burden[..., :2].cumsum(axis=-1)
+
+    def starts(self, units: int, generator: np.random.Generator) -> Array:
+        """As in the clinic."""
+        return Clinic().starts(units, generator)
+
+    def step(
+        self, state: Array, action: Array, generator: np.random.Generator
+    ) -> tuple[Array, FloatArray, np.ndarray[Any, np.dtype[np.bool_]]]:
+        """As in the clinic, with the tables of this one."""
+        columns = (clinic.KIND, clinic.FLAG, clinic.WEIGHT, clinic.SIDE)
+        kind, flag, severity, burden = (state[:, i].astype(np.int64) for i in columns)
+        chance, treatment = generator.random((len(state), 6)), np.asarray(action, np.int64)
+        below, heavier = self.tables
+        moved = (chance[:, :1] >= below[kind, flag, severity, burden, treatment]).sum(axis=1)
+        severity = np.clip(severity - 1 + moved, 0, clinic_model.CRISIS)
+        moved = (chance[:, 1:2] >= heavier[flag, treatment]).sum(axis=1)
+        burden = np.clip(burden - 1 + moved, 0, clinic_model.PATIENTS[3] - 1)
+        after = state.copy()
+        after[:, clinic.WEIGHT], after[:, clinic.SIDE] = severity, burden
+        after[:, clinic.VISIT] += 1.0
+        after[:, clinic.READINGS] = clinic_model.readings(kind, severity, burden, chance[:, 2:])
+        ended = (severity == 0) | (severity == clinic_model.CRISIS)
+        return after, clinic_model.REWARDS[severity, burden, treatment], ended
+
+    def observe(self, state: Array) -> Array:
+        """As in the clinic."""
+        return Clinic().observe(state)
+
+    def collect(self, patients: int, seed: int) -> Mapping[str, Array]:
+        """One course of each of so many patients, who have one of eight doctors each."""
+        staff = clinic.doctors(seed=self.seed)
+        parts = []
+        for doctor, share in enumerate(np.array_split(np.arange(patients), staff.count)):
+            policy = clinic.each(staff.take(slice(doctor, doctor + 1)))[0]
+            columns = collect(self, policy, len(share), seed=1_000 * seed + doctor, horizon=clinic.HORIZON)
+            for name in ("unit_ids", "episode_ids"):
+                columns[name] = columns[name] + share[0]
+            parts.append(columns)
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+_COLUMNS = {"memory": COURSE, "columns": (0, 1, 2, 3), "value_columns": (0, 3)}
+
+
+def of_clinic(memory: Memory = COURSE, low: float = -9.0, high: float = 5.0) -> World:
+    """The clinic: markers are constant, symptoms and side effects move; returns are in [-9, 5] nearly always."""
+    problem = Problem(gamma=1.0, horizon=clinic.HORIZON, episodes_per_unit=4, return_range=(low, high))
+    settings = {**_COLUMNS, "memory": memory}
+    return World(
+        lambda people, seed: clinic.collect(people, seed=seed),
+        Clinic(),
+        clinic.spec(),
+        problem,
+        settings,
+        clinic.HORIZON,
+        clinic.normalised,
+    )
+
+
+def other_clinic(number: int) -> World:
+    """A clinic that no reported row is of."""
+    other = OtherClinic(number)
+    problem = Problem(gamma=1.0, horizon=clinic.HORIZON, return_range=(-9.0, 5.0))
+    return dataclasses.replace(of_clinic(), collect=other.collect, domain=other, problem=problem)
+
+
+# Physical worlds, from people of mixed skill who play one episode each.
+
+
+def of_people(name: populations.Name, horizon: int, gamma: float, low: float, high: float) -> World:
+    """One of `tacit.envs.populations`, from its mixed people; every one of its columns is looked at."""
+    world = populations.world(name)
+    spec = dataclasses.replace(world.spec, propensities=True)
+
+    def logs(people: int, seed: int) -> Mapping[str, Array]:
+        experts = populations.population(world, "mixed", people, seed=seed)
+        blocks = list(populations.log_blocks(world, experts, 1, horizon, seed=seed))
+        columns = {part: np.concatenate([block[part] for block in blocks]) for part in blocks[0]}
+        chances = experts.probabilities(columns["observations"], columns["unit_ids"])
+        columns["propensities"] = np.take_along_axis(chances, columns["actions"][:, None], 1)[:, 0]
+        return columns
+
+    size = len(world.dimensions)
+    every = tuple(range(size))
+    settings = {"memory": Memory((1.0,) * size), "columns": every, "value_columns": every}
+    problem = Problem(gamma=gamma, horizon=horizon, return_range=(low, high))
+    return World(logs, world.domain, spec, problem, settings, horizon)
+
+
+def world(name: str) -> World:
+    """A world by its name in a row's key."""
+    if name.startswith("other-"):
+        return other_clinic(int(name.removeprefix("other-")))
+    worlds: Mapping[str, Callable[[], World]] = {
+        "clinic": of_clinic,
+        "clinic-now": lambda: of_clinic(PLAIN),
+        "clinic-mean": lambda: of_clinic(Memory((1.0, 0.0, 0.0, 1.0, 1.0, 1.0))),
+        "clinic-narrow": lambda: of_clinic(COURSE, -5.0, 3.0),
+        "cart_pole": lambda: of_people("cart_pole", 200, 1.0, 0.0, 200.0),
+        "hiv": lambda: of_people("hiv", 50, 0.98, 0.0, 400.0),
+    }
+    return worlds[name]()

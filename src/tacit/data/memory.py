@@ -1,0 +1,115 @@
+"""What a course has shown so far, kept in the columns of its newest observation: a public function of the course alone.
+
+The k-th observation x_k of an episode (k = 1, 2, ...) becomes m_k, column by column,
+
+    m_1 = x_1,    m_k = m_{k-1} + max(rate, 1 / k) (x_k - m_{k-1})
+
+so a rate of 1 is the newest value ("now"), 0 the mean of all so far ("mean"), and one between them an exponential mean
+that begins as a plain one. m_k lies between the least and the largest value so far: public bounds stay as they are. A
+row's memory depends on earlier rows of the same episode only, so what one unit adds to any sum still depends on that
+unit's rows alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import Box
+from tacit.errors import DataError
+from tacit.serialization import Json
+from tacit.validation import check
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+
+Array = NDArray[Any]
+Float64 = NDArray[np.float64]
+NOW, MEAN = 1.0, 0.0
+"""Rates of the newest value and of the mean of all so far."""
+
+
+@dataclass(frozen=True)
+class Memory(Json):
+    """What of each column of an observation is kept.
+
+    Args:
+        rates: one for each column, in [0, 1]: `NOW`, `MEAN`, or the rate of an exponential mean.
+
+    Raises:
+        PlanError: a rate is no number in [0, 1], or there are none.
+    """
+
+    rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rates", tuple(float(rate) for rate in self.rates))
+        valid = len(self.rates) > 0 and all(0 <= rate <= 1 for rate in self.rates)
+        check("memory.rates", self.rates, valid, "one number in [0, 1] for each column of an observation")
+
+    def after(self, held: Array, seen: Array, count: Array) -> Float64:
+        """The memory [N, d] once `seen` [N, d] was the `count`-th [N] observation of episodes that had `held` [N, d].
+
+        Where the count is 1, what was held before does not matter.
+        """
+        gain = np.maximum(np.array(self.rates), 1.0 / np.asarray(count)[:, None])
+        before = np.where(np.asarray(count)[:, None] > 1, held, seen)
+        return np.asarray(before + gain * (np.asarray(seen, np.float64) - before))
+
+    def courses(self, seen: Array, following: Array, starts: NDArray[np.bool_]) -> tuple[Float64, Float64]:
+        """The memory at each row and after it.
+
+        Args:
+            seen, following: observations and next observations [T, d], the rows of an episode together and in order.
+            starts: whether a row is the first of its episode, [T]; the first row always is.
+
+        Returns:
+            Two arrays [T, d]: with the row's observation as the newest, and with its next observation.
+        """
+        rows = np.arange(len(starts))
+        begun = np.maximum.accumulate(np.where(starts, rows, 0)) if len(rows) else rows
+        step = rows - begun
+        held = np.array(seen, np.float64)
+        order = np.argsort(step, kind="stable")
+        for t, now in enumerate(np.split(order, np.cumsum(np.bincount(step))[:-1])):
+            if t:
+                held[now] = self.after(held[now - 1], held[now], np.full(len(now), t + 1))
+        return held, self.after(held, following, step + 2)
+
+    def require_fit(self, space: object, *, where: str) -> None:
+        """Refuse observations of another shape.
+
+        Raises:
+            DataError: they are discrete, or have another number of columns.
+        """
+        if not isinstance(space, Box) or space.size != len(self.rates):
+            found = f"{space.size} columns" if isinstance(space, Box) else "one discrete number"
+            raise DataError(
+                f"a memory of {len(self.rates)} columns for observations of {found}",
+                where=where,
+                expected="one rate for each column of a continuous observation",
+                remedy="give the memory as many rates as the observations have columns",
+            )
+
+
+def remember(self: Trajectories, memory: Memory) -> Trajectories:
+    """The same records with a memory in place of each observation, for any method of tacit; bounds stay as they are.
+
+    A policy that was learned from the result acts on memories: play it in `tacit.envs.rollouts.Remembered`.
+
+    Raises:
+        SealedError: the records are sealed in a vault.
+        DataError: the observations are discrete, or have another number of columns than the memory.
+    """
+    memory.require_fit(self.spec.observation, where="Trajectories.remember")
+    columns, episodes = self.columns, self.episodes
+    starts = np.zeros(len(columns["rewards"]), np.bool_)
+    starts[episodes[:-1]] = True
+    held, after = memory.courses(columns["observations"], columns["next_observations"], starts)
+    kept = {"observations": held.astype(np.float32), "next_observations": after.astype(np.float32)}
+    records = dataclasses.replace(self._records, columns={**columns, **kept})
+    return type(self)(records, self.spec, simulated=self.simulated)

@@ -1,0 +1,61 @@
+"""Improvement of logged decisions.
+
+Input: records of discrete actions with propensities behind a vault, a calibrated plan
+1. look       noisy mean of the columns, their squares, and rows of a unit -> scales       (moments.py)
+2. moments    noisy sums by action of features' products, changes and rewards              (moments.py)
+3. advice     clone, public points, regression under known noise, values, advice           (planning.py)
+4. statement  noisy mean of clipped weighted returns -> value, lower bound of the gain     (statement.py)
+5. release    the policy with its certificate: one Gaussian in all                         (plan.label)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.agents.policy_files import FeedForward
+from tacit.methods.improvement.improved import Improvement
+from tacit.methods.improvement.moments import Joint, Look
+from tacit.methods.improvement.plan import LOOK, MOMENTS, STATEMENT, ImprovementPlan
+from tacit.methods.improvement.planning import advise
+from tacit.methods.improvement.statement import Scores
+from tacit.methods.off_policy_evaluation.policies import Network
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.vault import Vault
+
+
+def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
+    """Learn the advice and prove what can be proven.
+
+    Args:
+        plan: calibrated for the vault's unit.
+        vault: the records as they are, without a memory (the plan's own is applied within), and their ledger.
+
+    Raises:
+        PlanError: the records do not fit the plan, or have no propensities; nothing is spent.
+        PlanExhausted: the plan was run before under this ledger.
+        BudgetExceeded: the ledger cannot pay.
+    """
+    plan.require(vault.spec)
+    look, joint = Look(plan, vault.spec), Joint(plan, vault.spec)
+    run = vault.reserve(plan)
+    if vault.touched(run):
+        raise exhausted(run, LOOK)
+    scales = look.read(vault.noisy_sum(run, LOOK, look)[0])
+    state = scales.centre, scales.spread, np.array(scales.rows)
+    moments = joint.read(vault.noisy_sum(run, MOMENTS, joint, state)[0], scales, vault.unit.size)
+    advised = advise(moments, scales, plan, vault.spec)
+    network = Network.of(FeedForward.of(advised.policy, advised.advice, greedy=True))
+    scores = Scores.of(plan, network, vault.spec)
+    statement = scores.read(vault.noisy_sum(run, STATEMENT, scores)[0], plan)
+    value = Improvement(
+        plan=plan,
+        policy=advised.policy,
+        theta=advised.advice,
+        clone=advised.clone,
+        changes=advised.changes,
+        scales=scales,
+        moments=moments,
+        statement=statement,
+    )
+    return vault.release(run, value, label=plan.label())

@@ -1,0 +1,223 @@
+"""The plan of an improvement: what is asked of the records, at which price, and what can come of it before anything is.
+
+Three noisy sums over all units, which together are one Gaussian at the plan's noise multiplier:
+
+1. look       8 %   noisy means and spreads of the columns, and how many rows a unit has
+2. moments   72 %   noisy sums of products of features, of changes of the value's features, and of rewards
+3. statement 20 %   what the doctors' decisions return, and what following the advice in some visits would add
+
+Everything between them is computed from public numbers. How much the advice trusts the model is a public function of
+the noise (`kappa`): nothing is spent on choosing it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from scipy.stats import norm
+
+from tacit.data.memory import Memory
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.errors import PlanError
+from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.privacy.certificate.words import Label
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault.plan import PrivatePlan
+from tacit.units import Unit
+from tacit.validation import check
+
+LOOK, MOMENTS, STATEMENT = "look", "moments", "statement"
+MOST_KAPPA = 50.0
+SCORES = (0.55, 0.12, 0.1, 0.15, 0.08)
+"""Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
+FIT = 1 - 2e-4
+"""Vectors are made this much shorter than the clip, so that it never touches them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImprovementPlan(PrivatePlan):
+    """A better policy than the one that made the records, and a lower bound on what following it a little would gain.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "improvement of logged decisions"
+    source: ClassVar[str] = "tacit (proofs/improvement.md)"
+
+    problem: Problem
+    """discount, horizon, episodes of a unit that count, and the public range of returns."""
+    memory: Memory
+    """what of a course's earlier observations is kept (`tacit.data.memory`)."""
+    columns: tuple[int, ...]
+    """columns of an observation that the policy looks at; more of them mean more noise in each."""
+    value_columns: tuple[int, ...]
+    """those of them that the value of a state depends on."""
+    advice: float = 0.05
+    """share of the visits in which the statement supposes that the advice is followed."""
+    level: float = 0.95
+    """nominal coverage of the statement's bounds."""
+    look_share: float = 0.08
+    """of the budget (1 / sigma^2), for the columns' means and spreads."""
+    statement_share: float = 0.2
+    """of the budget, for the statement; the moments get the rest."""
+    change_weight: float = 3.0
+    """of changes of the value's features beside products of features, under one clip."""
+    reward_weight: float = 12.0
+    """of rewards, likewise."""
+    clip: float = 0.55
+    """largest norm of a unit's moments, in multiples of its typical one."""
+    pessimism: float = 0.25
+    """standard deviations of the noise that are subtracted from an action's value while planning."""
+    snr_scale: float = 300.0
+    """signal-to-noise ratio of the moments from which the advice differs from what the records' policy would do."""
+    noise_multiplier: float | None = None
+    """of the whole plan, seen as one Gaussian; None until calibrated."""
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    """the promise; None until calibrated."""
+
+    def __post_init__(self) -> None:
+        for name in ("columns", "value_columns"):
+            object.__setattr__(self, name, tuple(int(column) for column in getattr(self, name)))
+        known = set(range(len(self.memory.rates)))
+        check("columns", self.columns, 0 < len(set(self.columns)) == len(self.columns), "different columns")
+        check("columns", self.columns, set(self.columns) <= known, f"from 0 to {len(known) - 1}")
+        inside = 0 < len(set(self.value_columns)) == len(self.value_columns)
+        check(
+            "value_columns", self.value_columns, inside and set(self.value_columns) <= set(self.columns), "of columns"
+        )
+        check("advice", self.advice, 0 < self.advice < 1, "a share of the visits, such as 0.05")
+        check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
+        shares = self.look_share > 0 and self.statement_share > 0 and self.look_share + self.statement_share < 1
+        check("look_share, statement_share", (self.look_share, self.statement_share), shares, "shares that leave some")
+        for name in ("change_weight", "reward_weight", "clip", "snr_scale"):
+            check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "a finite number > 0")
+        check("pessimism", self.pessimism, 0 <= self.pessimism < math.inf, "a finite number >= 0")
+
+    def parts(self) -> tuple[PoissonSum, ...]:
+        """Every touch of records that the plan allows."""
+        shares = {LOOK: self.look_share, MOMENTS: self.moments_share, STATEMENT: self.statement_share}
+        sigma = self.noise_multiplier
+        return tuple(self.problem.part(name, sigma and sigma / math.sqrt(share)) for name, share in shares.items())
+
+    @property
+    def moments_share(self) -> float:
+        """Of the budget, for the moments: what look and statement leave."""
+        return 1 - self.look_share - self.statement_share
+
+    @property
+    def snr(self) -> float:
+        """How many units there are for one noise multiplier of the moments: infinite without noise.
+
+        Raises:
+            PlanError: the plan is not calibrated.
+        """
+        if self.unit is None or self.noise_multiplier is None:
+            raise PlanError(
+                "the plan is not calibrated",
+                where=f"{self.method} plan",
+                expected="a unit and a noise multiplier",
+                remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
+            )
+        sigma = self.noise_multiplier / math.sqrt(self.moments_share)
+        return self.unit.size / sigma if sigma else math.inf
+
+    @property
+    def kappa(self) -> float:
+        """How much the advice trusts the model beside the records' own policy: 0 is that policy itself."""
+        return min(MOST_KAPPA, max(0.0, self.snr / self.snr_scale - 1))
+
+    @property
+    def half_width(self) -> float:
+        """What the noise alone takes from the gain's lower bound, in multiples of the range of returns."""
+        sigma = self.snr and math.sqrt(self.moments_share / self.statement_share / SCORES[0]) / self.snr
+        return float(norm.ppf(self.level)) * sigma
+
+    def __str__(self) -> str:
+        """The promise in plain words, and what can come of it."""
+        if self.unit is None or self.noise_multiplier is None:
+            return super().__str__()
+        low, high = self.problem.return_range or (0.0, 0.0)
+        width = f", {self.half_width * (high - low):.3g} of a return" if high > low else ""
+        return (
+            f"{super().__str__()}\n"
+            f"Signal-to-noise ratio {self.snr:,.0f}: the advice trusts the model with kappa {self.kappa:.3g}"
+            f"{' (it is the private clone of the logged decisions)' if not self.kappa else ''}.\n"
+            f"Expected half-width of the gain: {self.half_width:.3g} of the range of returns{width}, from noise alone; "
+            "sampling adds to it."
+        )
+
+    def label(self, circumstances: tuple[str, ...] = ()) -> Label:
+        """The words of the certificate."""
+        return Label(
+            covered=(
+                "three noisy sums over all units: means and spreads of columns, products of features with changes and "
+                "rewards, and clipped weighted returns",
+                "everything computed from them: the policy, the clone, the statement and the report",
+            ),
+            not_covered=(
+                "the choice of columns, memory and other settings: it must have been made without looking at the "
+                "private records",
+                "whatever the curator computes from the records outside the vault (see the ledger's notes)",
+            ),
+            not_protected=(
+                "what is true of the population rather than of one unit, such as which action suits which patient",
+                "that these records were used at all, and every public parameter of the plan",
+                "several units that belong to one person, where the declared unit is less than a person",
+            ),
+            assumptions=(
+                *circumstances,
+                "the logged propensities are the true probabilities of the logged actions (for the statement, not for "
+                "the promise of privacy)",
+                "the value of the policy when it decides every visit is not proven: the statement is about following "
+                f"it in {100 * self.advice:.3g} % of the visits",
+            ),
+        )
+
+    def require(self, spec: PublicSpec) -> None:
+        """Refuse records that the plan does not fit.
+
+        Raises:
+            PlanError: the observations are discrete or have other columns, the actions are continuous, or there are no
+                propensities.
+        """
+        fits = isinstance(spec.observation, Box) and spec.observation.size == len(self.memory.rates)
+        for what, allowed, expected, remedy in (
+            ("the observations do not fit the memory", fits, "a rate for each column", "give the memory these columns"),
+            (
+                "the actions are continuous",
+                isinstance(spec.action, Discrete),
+                "discrete actions",
+                "cut the actions into public bins before importing the records",
+            ),
+            (
+                "the records have no propensities",
+                spec.propensities,
+                "the probability of each logged action, which the statement needs",
+                "import a column of propensities (--propensity)",
+            ),
+        ):
+            if not allowed:
+                raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
+
+    @classmethod
+    def of(cls, spec: PublicSpec, problem: Problem, **settings: object) -> ImprovementPlan:
+        """With every column in both sets of features and no memory, unless the settings say otherwise.
+
+        Raises:
+            PlanError: the observations are discrete, or a setting is out of range.
+        """
+        if not isinstance(spec.observation, Box):
+            raise PlanError(
+                "the observations are discrete",
+                where="ImprovementPlan.of",
+                expected="observations of numbers",
+                remedy="describe a state by numbers",
+            )
+        every = tuple(range(spec.observation.size))
+        fields = {"memory": Memory((1.0,) * len(every)), "columns": every, **settings}
+        return cls(problem=problem, **{"value_columns": fields["columns"], **fields})  # type: ignore[arg-type]

@@ -1,0 +1,199 @@
+"""From noisy moments to a policy: post-processing, which costs no privacy however often it is done.
+
+1. Clone. Linear discriminants of the records' actions: log p(a|s) = y . W^-1 mu_a + const, mu_a the mean of y among
+   rows with action a and W the covariance within them, both from the noisy products.
+2. Points. Public points y, weighted so that their means are the noisy ones (maximum entropy with a ridge of the noise).
+3. Regression. Q(s, a) = psi(s) . v + phi(s) . theta_a, where theta_a regresses r + gamma psi(s') . v - psi(s) . v on
+   phi. The noise of the sums is known, so theta_a moves from 0 by a Kalman gain, and has a covariance.
+4. Values. v <- the least-squares fit of max_a (Q - pessimism sd) over the points, again and again.
+5. Advice. The best of log p(a|s) + kappa (Q - sd), Q - sd as the weighted points' linear function of phi.
+
+Both policies are linear in `agents.features.Quadratic` of the memories: they are played, saved, exported and evaluated
+as every other policy is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from tacit.agents.features import Quadratic
+from tacit.agents.heads import Categorical
+from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy
+from tacit.data.spec import Box, PublicSpec
+from tacit.methods.improvement.moments import FARTHEST, Moments, Scales, phi, psi
+from tacit.methods.improvement.plan import ImprovementPlan
+
+Float64 = NDArray[np.float64]
+POINTS, WIDTH = 2_000, 1.1
+"""How many public points there are, and the standard deviation of their columns before they are weighted."""
+SWEEPS, NEWTON = 24, 30
+"""Rounds of value iteration, and of Newton's method for the weights of the points."""
+RIDGE = 1e-3
+"""Of the points' weights and of variances, beside what the noise makes necessary."""
+WITHIN = 2.0
+"""Standard deviations of the noise that the variance within the rows of an action has at least, in every direction."""
+SHRINKAGE = 2.0
+"""Standard deviations of the noise by which an action's count is raised before its mean is taken."""
+CONSTANT, SLOPE = 4.0, 1.0
+"""Prior variance of the constant of theta_a, and of its other entries."""
+
+
+@dataclass(frozen=True, eq=False)
+class Advised:
+    """What planning gives.
+
+    Args:
+        policy: what both sets of parameters are of.
+        advice, clone: parameters [1, P] of the advice and of the clone.
+        changes: share of the weighted points where the clone would take a and the advice b, [A, A]; they sum to 1.
+    """
+
+    policy: Policy
+    advice: NDArray[np.float32]
+    clone: NDArray[np.float32]
+    changes: Float64
+
+
+def advise(moments: Moments, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> Advised:
+    """The advice and the clone of the noisy moments."""
+    y, weight = points(moments, len(plan.columns))
+    likely = clone(moments, len(plan.columns))
+    scores = likely
+    if plan.kappa:
+        better = advantages(moments, y, weight, [plan.columns.index(column) for column in plan.value_columns], plan)
+        scores = likely + plan.kappa * better
+    actions, features = likely.shape[1], phi(y)
+    changes = np.zeros((actions, actions))
+    np.add.at(changes, ((features @ likely).argmax(1), (features @ scores).argmax(1)), weight)
+    low, high = _bounds(scales, plan, spec)
+    inputs = Quadratic(low, high)
+    policy = Policy(inputs, Mlp((inputs.size, actions), gain=0.0), Categorical(actions))
+    dimensions = len(low)
+    written = [_parameters(weights, plan.columns, dimensions) for weights in (scores, likely)]
+    return Advised(policy, written[0], written[1], changes)
+
+
+def clone(moments: Moments, columns: int) -> Float64:
+    """Linear discriminants of the actions as weights of phi, [n, A]; those of squares are 0."""
+    linear = slice(1, 1 + columns)
+    products, sigma = moments.products, moments.noise[0]
+    rows = max(products[:, 0, 0].sum(), moments.units)
+    count = np.maximum(products[:, 0, 0], SHRINKAGE * sigma + 1e-9)
+    mean = products[:, 0, linear] / (count + SHRINKAGE * sigma)[:, None]
+    within = (products[:, linear, linear].sum(0) - np.einsum("a,ai,aj->ij", count, mean, mean)) / rows
+    values, vectors = np.linalg.eigh(within)
+    least = WITHIN * math.sqrt(len(products)) * sigma / rows + RIDGE
+    slopes = mean @ ((vectors / np.maximum(values, least)) @ vectors.T)
+    weights = np.zeros((products.shape[1], len(products)))
+    weights[linear] = slopes.T
+    weights[0] = np.log(count / count.sum()) - (slopes * mean).sum(1) / 2
+    return weights
+
+
+def points(moments: Moments, columns: int) -> tuple[Float64, Float64]:
+    """Public points y [K, d] and their weights [K], which sum to 1: of maximum entropy given the noisy means."""
+    y = np.clip(WIDTH * np.random.default_rng(0).standard_normal((POINTS, columns)), -FARTHEST, FARTHEST)
+    i, j = np.triu_indices(columns, 1)
+    statistics = np.concatenate([phi(y)[:, 1:], y[:, i] * y[:, j]], axis=1)
+    total = moments.products.sum(0)
+    rows = max(total[0, 0], moments.units)
+    wanted = np.concatenate([total[0, 1:], total[1 + i, 1 + j]]) / rows
+    ridge = len(moments.products) * (moments.noise[0] / rows) ** 2 + RIDGE
+    slopes = np.zeros(len(wanted))
+    for _ in range(NEWTON):
+        weight = _softmax(statistics @ slopes)
+        mean = weight @ statistics
+        curvature = (statistics * weight[:, None]).T @ statistics - np.outer(mean, mean)
+        change = np.linalg.solve(curvature + ridge * np.eye(len(slopes)), wanted - mean - ridge * slopes)
+        slopes += change / max(1.0, float(np.linalg.norm(change)))
+    return y, _softmax(statistics @ slopes)
+
+
+def advantages(moments: Moments, y: Float64, weight: Float64, value: list[int], plan: ImprovementPlan) -> Float64:
+    """How much better each action is than the mean of all, less a standard deviation, as weights of phi, [n, A].
+
+    Args:
+        moments: noisy sums.
+        y, weight: public points [K, d] and their weights [K].
+        value: columns of y that the value depends on.
+        plan: pessimism and range of returns.
+    """
+    features, values = phi(y), psi(y[:, value])
+    regressions = [_Regression(product, moments.noise, plan) for product in _positive(moments)]
+    root = np.sqrt(weight)[:, None]
+    project = np.linalg.pinv(root * values, rcond=1e-6) * root.T
+    low, high = plan.problem.return_range or (-math.inf, math.inf)
+    v, q, deviation = np.zeros(values.shape[1]), np.zeros((len(y), 1)), np.zeros((len(y), 1))
+    for _ in range(SWEEPS):
+        theta = np.empty((features.shape[1], len(regressions)))
+        deviation = np.empty((len(y), len(regressions)))
+        for a, regression in enumerate(regressions):
+            theta[:, a], spread = regression(moments.changes[a] @ v + moments.rewards[a], float(v @ v))
+            deviation[:, a] = np.sqrt(np.maximum(np.einsum("kn,nm,km->k", features, spread, features), 0))
+        q = features @ theta + (values @ v)[:, None]
+        v = project @ np.clip((q - plan.pessimism * deviation).max(axis=1), low, high)
+    cautious = q - deviation
+    cautious -= cautious.mean(axis=1, keepdims=True)
+    return np.asarray(np.linalg.pinv(root * features, rcond=1e-6) @ (root * cautious))
+
+
+class _Regression:
+    """Coefficients of what is summed with phi on phi, under known noise, from the prior N(0, P).
+
+    The sum b = G theta + noise has the noise of b itself, that of G times what theta may be, and the sampling of rows.
+    """
+
+    def __init__(self, products: Float64, noise: tuple[float, float, float], plan: ImprovementPlan) -> None:
+        self._products, self._noise = products, noise
+        self._prior = np.diag([CONSTANT, *[SLOPE] * (len(products) - 1)])
+
+    def __call__(self, total: Float64, size: float) -> tuple[Float64, Float64]:
+        """theta [n] and its covariance [n, n] for a sum [n] of phi with targets that use v of squared length `size`."""
+        g, prior = self._products, self._prior
+        of_products, of_changes, of_rewards = self._noise
+        variance = of_rewards**2 + of_changes**2 * size + of_products**2 * np.trace(prior) / len(prior)
+        gain = np.linalg.solve(g @ prior @ g + variance * np.eye(len(g)) + g, g @ prior).T
+        return gain @ total, prior - gain @ g @ prior
+
+
+def _positive(moments: Moments) -> Float64:
+    """The products [A, n, n] with eigenvalues that can be: posterior means under a flat prior on [0, inf)."""
+    values, vectors = np.linalg.eigh(moments.products)
+    sigma = moments.noise[0]
+    if sigma:
+        z = values / sigma
+        values = values + sigma * np.exp(norm.logpdf(z) - norm.logcdf(z))
+    return np.asarray((vectors * np.maximum(values, 1e-6)[:, None, :]) @ vectors.swapaxes(1, 2))
+
+
+def _bounds(scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Ranges of `Quadratic` in which its inputs are y / 3; public bounds for columns without use."""
+    assert isinstance(spec.observation, Box)
+    low, high = np.array(spec.observation.low), np.array(spec.observation.high)
+    columns = list(plan.columns)
+    low[columns], high[columns] = (scales.centre + sign * FARTHEST * scales.spread for sign in (-1, 1))
+    return tuple(low.tolist()), tuple(high.tolist())
+
+
+def _parameters(weights: Float64, columns: tuple[int, ...], dimensions: int) -> NDArray[np.float32]:
+    """Weights of phi [n, A] as parameters [1, P] of a linear layer on `Quadratic` inputs x = y / 3 and products."""
+    d, actions = len(columns), weights.shape[1]
+    i, j = np.triu_indices(dimensions)
+    layer = np.zeros((dimensions + len(i) + 1, actions))
+    square = weights[1 + d :] / math.sqrt(2)
+    layer[list(columns)] = FARTHEST * weights[1 : 1 + d]
+    diagonal = dimensions + np.flatnonzero(i == j)
+    layer[diagonal[list(columns)]] = FARTHEST**2 * square
+    layer[-1] = weights[0] - square.sum(0)
+    return layer.reshape(1, -1).astype(np.float32)
+
+
+def _softmax(logits: Float64) -> Float64:
+    odds = np.exp(logits - logits.max())
+    return np.asarray(odds / odds.sum())

@@ -1,0 +1,166 @@
+"""What the records prove: the value of the decisions in them, and a lower bound on what a little advice would add.
+
+The policy of the statement follows the records' own decision, and in a share eta of the visits the advice. With p the
+logged propensity, a course then has the weight
+
+    W = prod_t ((1 - eta) + eta 1[a_t = advice(s_t)] / p_t) >= 0,    E[W Y] = its value, for returns Y
+
+Let l <= Y <= h be the public range of returns (what lies outside is moved onto it). A unit's score is the mean over its
+courses of (W - 1) (Y - l), whose expectation is the gain, because E[W] = 1. It is at least -(h - l), since W >= 0 and
+Y >= l: so a clip at the size h - l touches only scores above it, and can only lower their mean. A lower bound on the
+mean of clipped scores is a lower bound on the gain, whatever the propensities are. Proof page: `proofs/improvement.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.memory import Memory
+from tacit.data.spec import PublicSpec
+from tacit.methods.improvement.moments import Visits
+from tacit.methods.improvement.plan import FIT, SCORES, ImprovementPlan
+from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds
+from tacit.methods.off_policy_evaluation.policies import Network
+from tacit.methods.off_policy_evaluation.problem import Interval, Problem
+from tacit.methods.off_policy_evaluation.scores import limits
+from tacit.serialization import Json
+
+Float64 = NDArray[np.float64]
+Verdict = Literal["proven", "not shown", "too few people"]
+COUNTED = "the sampling of units and the noise are both counted, in a normal approximation with room for skewness"
+"""What an interval says."""
+LARGEST_LOG = 50.0
+"""Weights are cut at its exponential: they are far above every clip there."""
+HIDDEN = 0.1
+"""Too few people: the noise alone hides so many ranges of returns for each visit with advice."""
+WORDS: Mapping[Verdict, str] = {
+    "proven": "Following the advice in {share} of the visits gains at least {low}, at {level} confidence.",
+    "not shown": "The records do not show at {level} confidence that advice in {share} of the visits gains.",
+    "too few people": "There are too few people: the noise hides what advice in {share} of the visits can gain.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement(Json):
+    """What the records prove; all is public.
+
+    Args:
+        advice: eta, the share of the visits in which the advice is followed.
+        returns: the mean return of the records' own decisions.
+        returns_interval: about it.
+        gain: the noisy mean of clipped scores, which the clip can only have lowered.
+        gain_interval: a lower bound on the gain; its upper end is the public range's.
+        verdict: in a word.
+    """
+
+    advice: float
+    returns: float
+    returns_interval: Interval
+    gain: float
+    gain_interval: Interval
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        """In words, with what is not proven."""
+        said = WORDS[self.verdict].format(
+            share=f"{100 * self.advice:.3g} %",
+            low=f"{self.gain_interval.low:.3g}",
+            level=f"{100 * self.gain_interval.level:.3g} %",
+        )
+        return f"{said} The value of the policy when it decides every visit is not proven."
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Each unit's vector of (gain, return, presence, squared gain, squared return), of norm at most 1, [U, 5].
+
+    Args:
+        problem: discount, horizon, episodes, range of returns.
+        memory: what the policy acts on.
+        policy: the advice: its most probable action.
+        advice: eta.
+        limits: the public range of returns.
+    """
+
+    problem: Problem
+    memory: Memory
+    policy: Network
+    advice: float
+    limits: tuple[float, float]
+
+    @classmethod
+    def of(cls, plan: ImprovementPlan, policy: Network, spec: PublicSpec) -> Scores:
+        """For a plan's own share and range."""
+        return cls(plan.problem, plan.memory, policy, plan.advice, limits(plan.problem, spec))
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: object) -> Float64:
+        """Rows [U, L, ...] -> [U, 5]."""
+        visits = Visits.of(rows, self.problem, self.memory)
+        (low, high), courses = self.limits, len(visits.owner)
+        gain, paid = self.scores(visits)
+        means = visits.means(np.stack([gain, paid], axis=1) if courses else np.zeros((0, 2)))
+        x = np.clip(means[:, 0] / (high - low), -1, 1)
+        u = np.clip((2 * means[:, 1] - low - high) / (high - low), -1, 1)
+        vector = np.stack([x, u, np.ones(len(x)), x**2, u**2], axis=1)
+        return np.asarray(FIT * np.sqrt(SCORES) * vector)
+
+    def scores(self, visits: Visits) -> tuple[Float64, Float64]:
+        """(W - 1) (Y - l) and Y of each course, [C] each; the clip follows when a unit's mean is taken."""
+        courses, (low, high) = len(visits.owner), self.limits
+        followed = np.zeros(0, bool)
+        if courses:
+            chosen = self.policy.probabilities(visits.seen.astype(np.float32)).argmax(axis=1)
+            followed = chosen == visits.actions
+        ratio = 1 - self.advice + self.advice * followed / np.maximum(visits.propensities, 1e-30)
+        weight = np.exp(np.minimum(np.bincount(visits.course, np.log(ratio), courses), LARGEST_LOG))
+        paid = np.clip(np.bincount(visits.course, visits.discounts * visits.rewards, courses), low, high)
+        return np.asarray((weight - 1) * (paid - low)), np.asarray(paid, np.float64)
+
+    def read(self, mean: Float64, plan: ImprovementPlan) -> Statement:
+        """What the noisy mean [5] of the vectors says (post-processing)."""
+        assert plan.unit is not None
+        units, (low, high) = plan.unit.size, self.limits
+        weights = FIT * np.sqrt(SCORES)
+        noise = units / plan.snr * math.sqrt(plan.moments_share / plan.statement_share) / weights
+        total = mean * units / weights
+
+        def sums(which: int) -> NoisySums:
+            return NoisySums(
+                total=float(total[which]),
+                count=float(total[2]),
+                squares=float(total[which + 3]),
+                noise=(float(noise[which]), float(noise[2]), float(noise[which + 3])),
+                population=units,
+                floor=-1.0,
+            )
+
+        gained, returned = sums(0), sums(1)
+        least = (high - low) * bounds(gained, level=plan.level, sides="lower")[0]
+        ends = [(low + high + (high - low) * end) / 2 for end in bounds(returned, level=plan.level, sides="both")]
+        hidden = plan.half_width > HIDDEN * self.advice
+        return Statement(
+            advice=self.advice,
+            returns=(low + high + (high - low) * returned.mean) / 2,
+            returns_interval=Interval(
+                low=ends[0],
+                high=ends[1],
+                level=plan.level,
+                kind="two_sided",
+                words=COUNTED,
+            ),
+            gain=(high - low) * gained.mean,
+            gain_interval=Interval(
+                low=least,
+                high=high - low,
+                level=plan.level,
+                kind="lower",
+                words=f"a lower bound that the clip can only lower; {COUNTED}",
+            ),
+            verdict="proven" if least > 0 else "too few people" if hidden else "not shown",
+        )

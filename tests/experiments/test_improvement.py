@@ -1,0 +1,74 @@
+"""The experiment of the improvement: rows as a vault has them, limits of a coverage, clinics that differ, tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from experiments.improvement_worlds import OtherClinic, other_clinic, world
+
+from experiments import improvement, improvement_peers
+from tacit.envs import clinic_model
+
+
+def test_flat_rows_are_padded_unit_by_unit() -> None:
+    columns = {
+        "rewards": np.array([1.0, 2.0, 3.0, 4.0]),
+        "unit_ids": np.array([5, 5, 5, 9]),
+        "episode_ids": np.array([0, 0, 1, 2]),
+    }
+    rows = improvement.padded(columns, 2)
+    assert rows["rewards"].tolist() == [[1.0, 2.0], [4.0, 0.0]]
+    assert rows["mask"].tolist() == [[True, True], [True, False]]
+    assert rows["starts"].tolist() == [[True, False], [True, False]]
+    assert improvement.padded(columns, 3)["starts"][0].tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(("covered", "limit"), [(0, 0.0), (2_000, 0.01 ** (1 / 2_000)), (1_900, 0.9375)])
+def test_the_exact_lower_limit_of_a_coverage(covered: int, limit: float) -> None:
+    assert improvement.least(covered) == pytest.approx(limit, abs=5e-4)
+
+
+def test_other_clinics_differ_and_have_chances() -> None:
+    one, two = OtherClinic(1).tables, OtherClinic(2).tables
+    for table, other, own in zip(one, two, (clinic_model.SEVERITY, clinic_model.BURDEN), strict=True):
+        assert not np.allclose(table, other)
+        assert not np.allclose(table, own[..., :2].cumsum(axis=-1))
+        assert (table >= 0).all()
+        assert (table <= 1 + 1e-9).all()
+
+
+def test_people_of_another_clinic_have_one_course_each() -> None:
+    columns = other_clinic(3).collect(40, 1)
+    assert np.unique(columns["unit_ids"]).tolist() == list(range(40))
+    assert (columns["propensities"] > 0).all()
+    assert np.array_equal(columns["unit_ids"], columns["episode_ids"])
+
+
+def test_a_table_names_what_is_missing(tmp_path: Path) -> None:
+    results = improvement.store(tmp_path / "none.json")
+    assert "not run" in improvement.scores(results)
+    assert improvement.statements(results).count("not run") == 9
+    assert "not run" in improvement_peers.table(improvement_peers.store(tmp_path / "neither.json"))
+
+
+def test_every_row_of_a_setting_has_a_world() -> None:
+    names = {key.split("/")[1] if key.startswith("coverage") else key.split("/")[0] for key in improvement.rows()}
+    assert names == {"clinic", "clinic-narrow", "other-5", "cart_pole", "clinic-now", "clinic-mean", "hiv"}
+    assert world("clinic-narrow").problem.return_range == (-5.0, 3.0)
+
+
+def test_cells_of_public_cuts() -> None:
+    seen = np.array([[0.0, -1.0, -1.0, 0.0, 0.0, 0.0], [9.0, 1.0, 1.0, 5.0, 0.0, 0.0]])
+    assert improvement_peers.cells(seen).tolist() == [0, improvement_peers.CELLS - 1]
+
+
+def test_value_iteration_on_counts_without_noise_finds_the_action_that_pays() -> None:
+    cells, actions = improvement_peers.CELLS, 6
+    moves = np.zeros((cells, actions, cells + 1))
+    moves[..., -1] = 1e6  # every course ends at once
+    paid = np.zeros((cells, actions))
+    paid[:, 4] = 2e6
+    noisy = np.concatenate([moves.ravel(), paid.ravel()])
+    assert (improvement_peers.planned(noisy, 0.0) == 4).all()

@@ -1,0 +1,101 @@
+"""An improvement end to end: the promise, the policy, what it carries, and what is refused."""
+
+import numpy as np
+import pytest
+from small_clinic import CHOICE, MEMORY, courses, open_vault, plan_of, value
+
+from tacit import hub
+from tacit.errors import PlanError, PlanExhausted
+from tacit.methods.improvement import Improvement, fit
+from tacit.methods.off_policy_evaluation.policies import Network
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.units import Unit
+
+
+def released(folder, units=2_000, epsilon=4.0, seed=0):
+    vault = open_vault(folder, units=units, seed=seed, noise=SecretNoise.for_tests(seed + 1))
+    return fit(plan_of().calibrate(unit=vault.unit, epsilon=epsilon, delta=1e-5), vault)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    return released(tmp_path_factory.mktemp("improve"))
+
+
+def test_the_certificate_verifies_and_says_what_is_not_proven(release):
+    assert release.certificate.verify().epsilon <= 4.0
+    assert any("is not proven" in line for line in release.certificate.to_json()["assumptions"])
+
+
+def test_the_better_action_is_advised(release):
+    """In state 1 treatment 1 pays 6 more, and in state 0 1.5 more."""
+    network = Network.of(release.value.feed_forward())
+    np.testing.assert_array_equal(network.probabilities(np.array([[0.0], [1.0]])).argmax(axis=1), [1, 1])
+
+
+def test_the_statement_holds(release):
+    said = release.value.statement
+    eta = said.advice
+    gain = value((1 - eta) * CHOICE + eta * np.array([0.0, 1.0])) - value(CHOICE)
+    assert said.verdict == "proven"
+    assert 0 < said.gain_interval.low <= gain
+    assert said.returns_interval.low <= value(CHOICE) <= said.returns_interval.high
+
+
+def test_predict_carries_the_memory(release):
+    value: Improvement = release.value
+    seen = [np.array([[0.0], [1.0]]), np.array([[1.0], [1.0]]), np.array([[0.0], [1.0]])]
+    state, played = None, []
+    for observation in seen:
+        actions, state = value.predict(observation, state)
+        played.append(actions)
+    held, count = state
+    np.testing.assert_allclose(held, [[0.25], [1.0]])
+    assert count.tolist() == [3, 3]
+    direct, _ = value.actor().predict(held.astype(np.float32))
+    np.testing.assert_array_equal(played[-1], direct)
+    _, (again, counted) = value.predict(np.array([[1.0], [0.0]]), state, np.array([True, False]))
+    np.testing.assert_allclose(again, [[1.0], [0.5]])
+    assert counted.tolist() == [1, 4]
+    one, _ = value.predict(np.array([1.0]))
+    assert np.ndim(one) == 0
+
+
+def test_a_release_survives_its_folder(release, tmp_path):
+    hub.save(release, tmp_path / "policy", notes={"environment": "clinic"})
+    again = hub.load(tmp_path / "policy")
+    for name in ("theta", "clone", "changes"):
+        np.testing.assert_array_equal(getattr(again.value, name), getattr(release.value, name))
+    np.testing.assert_array_equal(again.value.moments.changes, release.value.moments.changes)
+    assert again.value.statement == release.value.statement
+    assert again.value.plan == release.value.plan
+    assert again.value.memory == MEMORY
+    assert "rates 0.5" in (tmp_path / "policy" / "README.md").read_text()
+
+
+def test_the_same_plan_does_not_run_twice(tmp_path):
+    vault = open_vault(tmp_path, noise=SecretNoise.for_tests(3))
+    plan = plan_of().calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)
+    fit(plan, vault)
+    with pytest.raises(PlanExhausted):
+        fit(plan, vault)
+
+
+def test_nothing_is_spent_on_records_that_do_not_fit(tmp_path):
+    vault = open_vault(tmp_path)
+    plan = plan_of(memory=type(MEMORY)((0.0, 1.0)), columns=(0,)).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)
+    with pytest.raises(PlanError, match="memory"):
+        fit(plan, vault)
+    assert not vault.ledger.plans()
+
+
+def test_very_few_people_get_the_clone(tmp_path):
+    value = released(tmp_path, units=100, epsilon=0.5, seed=5).value
+    assert value.plan.kappa == 0.0
+    np.testing.assert_array_equal(value.theta, value.clone)
+    assert value.statement.verdict == "too few people"
+
+
+def test_the_helper_process_sums_to_1():
+    assert courses()[1].sum() == pytest.approx(1.0)
+    assert Unit("patient", "add_or_remove", 3).size == 3

@@ -1,0 +1,108 @@
+"""The plan of an improvement: one Gaussian, a public trust in the model, and what is refused."""
+
+import pytest
+from small_clinic import PROBLEM, SPEC, plan_of
+
+from tacit.data.memory import Memory
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.errors import PlanError
+from tacit.methods.improvement import ImprovementPlan, Problem
+from tacit.privacy.accounting import bounds
+from tacit.privacy.certificate.words import plan_of as rebuilt
+from tacit.privacy.vault.plan import event, public_fields
+from tacit.units import Unit
+
+UNIT = Unit("patient", "add_or_remove", 10_000)
+
+
+def test_three_sums_are_one_gaussian():
+    plan = plan_of().calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
+    assert plan.noise_multiplier == pytest.approx(3.7307, rel=1e-4)  # that of a single sum at this promise
+    look, moments, statement = plan.parts()
+    precision = sum(1 / part.noise_multiplier**2 for part in plan.parts())
+    assert precision == pytest.approx(1 / plan.noise_multiplier**2)
+    assert look.noise_multiplier == pytest.approx(plan.noise_multiplier / 0.08**0.5)
+    assert moments.noise_multiplier == pytest.approx(plan.noise_multiplier / 0.72**0.5)
+    assert statement.noise_multiplier == pytest.approx(plan.noise_multiplier / 0.2**0.5)
+    assert bounds.epsilon(event(plan), delta=1e-5, relation="add_or_remove").epsilon <= 1.0
+    assert all(part.steps == 1 and part.sampling_rate == 1.0 for part in plan.parts())
+
+
+@pytest.mark.parametrize(
+    ("population", "noise", "kappa"),
+    [(300, 1.0, 0.0), (600, 1.0, 1.0), (6_000, 4.0, 4.0), (10_000_000, 1.0, 50.0), (600, 0.0, 50.0)],
+)
+def test_trust_in_the_model_follows_from_public_numbers(population, noise, kappa):
+    plan = plan_of(noise_multiplier=noise * 0.72**0.5, unit=Unit("patient", "add_or_remove", population))
+    assert plan.kappa == pytest.approx(kappa)
+
+
+def test_the_expected_half_width_is_that_of_the_noise():
+    plan = plan_of().calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
+    sigma = plan.parts()[2].noise_multiplier
+    assert plan.half_width == pytest.approx(1.644854 * sigma / 10_000 / 0.55**0.5, rel=1e-5)
+    assert "from noise alone" in str(plan)
+    assert f"kappa {plan.kappa:.3g}" in str(plan)
+
+
+def test_a_plan_without_a_unit_has_no_ratio():
+    with pytest.raises(PlanError, match="not calibrated"):
+        _ = plan_of().kappa
+    assert "not calibrated" in str(plan_of())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"columns": ()},
+        {"columns": (1,)},
+        {"columns": (0, 0)},
+        {"value_columns": ()},
+        {"value_columns": (3,)},
+        {"advice": 0.0},
+        {"advice": 1.0},
+        {"level": 0.4},
+        {"look_share": 0.9, "statement_share": 0.2},
+        {"clip": 0.0},
+        {"pessimism": -1.0},
+        {"snr_scale": float("inf")},
+    ],
+)
+def test_values_out_of_range_are_refused(settings):
+    with pytest.raises(PlanError):
+        plan_of(**settings)
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        (
+            PublicSpec(Box((0.0,) * 2, (1.0,) * 2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True),
+            "fit",
+        ),
+        (
+            PublicSpec(Box((0.0,), (1.0,)), Box((0.0,), (1.0,)), Box((0.0,), (1.0,)), "declared"),
+            "cont",
+        ),
+        (PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared"), "no propensities"),
+    ],
+)
+def test_records_that_do_not_fit_are_refused(spec, what):
+    with pytest.raises(PlanError, match=what):
+        plan_of().require(spec)
+
+
+def test_discrete_observations_are_refused():
+    spec = PublicSpec(Discrete(4), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
+    with pytest.raises(PlanError, match="discrete"):
+        ImprovementPlan.of(spec, PROBLEM)
+
+
+def test_a_plan_is_rebuilt_from_its_certificate():
+    plan = plan_of(advice=0.1).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
+    assert rebuilt(plan.method, public_fields(plan)) == plan
+
+
+def test_defaults_take_every_column_and_no_memory():
+    plan = ImprovementPlan.of(SPEC, Problem(gamma=1.0, horizon=3))
+    assert (plan.columns, plan.value_columns, plan.memory) == ((0,), (0,), Memory((1.0,)))

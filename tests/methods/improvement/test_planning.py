@@ -1,0 +1,134 @@
+"""Planning on moments without noise: the clone's boundary, the points' means, a known best action, the layer."""
+
+import numpy as np
+import pytest
+from small_clinic import SPEC, plan_of
+
+from tacit.data.memory import Memory
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.methods.improvement import ImprovementPlan, Problem
+from tacit.methods.improvement.moments import Moments, Scales, phi, psi
+from tacit.methods.improvement.planning import advantages, advise, clone, points
+from tacit.units import Unit
+
+PLANE = PublicSpec(Box((-9.0,) * 3, (9.0,) * 3), Discrete(2), Box((-1.0,), (1.0,)), "declared", propensities=True)
+UNIT = Unit("patient", "add_or_remove", 40_000)
+
+
+def plan(problem=None, **settings):
+    problem = problem or Problem(gamma=1.0, horizon=4, return_range=(-4.0, 4.0))
+    fields = {"memory": Memory((1.0,) * 3), "columns": (0, 2), "value_columns": (2,), "noise_multiplier": 1e-6}
+    return ImprovementPlan.of(PLANE, problem, **{**fields, "unit": UNIT, **settings})
+
+
+def moments(y, actions, rewards, change=None):
+    f = phi(y)
+    change = -psi(y[:, 1:]) if change is None else change
+    masks = [actions == a for a in (0, 1)]
+    return Moments(
+        products=np.stack([f[m].T @ f[m] for m in masks]),
+        changes=np.stack([f[m].T @ change[m] for m in masks]),
+        rewards=np.stack([rewards[m] @ f[m] for m in masks]),
+        noise=(1e-6, 1e-6, 1e-6),
+        units=len(y),
+    )
+
+
+def drawn(seed=0):
+    generator = np.random.default_rng(seed)
+    actions = generator.integers(0, 2, 40_000)
+    y = generator.normal(size=(40_000, 2)) + np.where(actions[:, None] == 1, [1.0, 0.0], [-1.0, 0.0])
+    return y, actions
+
+
+def test_a_clone_is_the_linear_discriminant():
+    y, actions = drawn()
+    weights = clone(moments(y, actions, np.zeros(len(y))), 2)
+    slopes, constant = weights[1:3, 1] - weights[1:3, 0], weights[0, 1] - weights[0, 0]
+    np.testing.assert_allclose(slopes, [2.0, 0.0], atol=0.05)  # log odds of N(1, 1) against N(-1, 1): 2 y
+    assert constant == pytest.approx(0.0, abs=0.05)
+    assert not weights[3:].any()
+
+
+def test_points_have_the_noisy_means():
+    generator = np.random.default_rng(1)
+    y = np.stack([generator.normal(0.3, 0.9, 40_000), generator.normal(-0.2, 1.05, 40_000)], axis=1)
+    found, weight = points(moments(y, np.arange(40_000) % 2, np.zeros(40_000)), 2)
+    assert weight.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(weight @ phi(found), phi(y).mean(axis=0), atol=0.02)
+
+
+def test_the_better_action_of_a_bandit_is_found():
+    y, actions = drawn()
+    rewards = np.where(actions == 1, 1.0, -1.0) * y[:, 1]  # the second action is better where y_1 > 0
+    found = moments(y, actions, rewards)
+    better = advantages(found, *points(found, 2), [1], plan())
+    np.testing.assert_allclose(better[:, 1] - better[:, 0], [0.0, 0.0, 2.0, 0.0, 0.0], atol=0.05)
+
+
+def test_a_delayed_reward_is_planned_for():
+    """Action 1 leads to where every further step pays: with a value, it is better; its own reward is worse."""
+    generator = np.random.default_rng(2)
+    y = np.stack([generator.normal(size=40_000), generator.choice([-1.0, 1.0], 40_000)], axis=1)
+    actions = generator.integers(0, 2, 40_000)
+    rewards = (y[:, 1] > 0) - 0.25 * (actions == 1)
+    going = generator.random(40_000) < 0.75
+    after = np.where(actions == 1, 1.0, -1.0)[:, None]
+    change = going[:, None] * psi(after) - psi(y[:, 1:])
+    found = moments(y, actions, rewards, change)
+    better = advantages(found, *points(found, 2), [1], plan(problem=Problem(gamma=1.0, horizon=40)))
+    advantage = phi(y) @ (better[:, 1] - better[:, 0])
+    assert advantage.mean() > 0.2
+
+
+def test_noise_makes_the_advice_cautious():
+    y, actions = drawn()
+    found = moments(y, actions, y[:, 1] * np.where(actions == 1, 1.0, -1.0))
+    loud = Moments(found.products, found.changes, found.rewards, (1e-6, 1e-6, 1e6), found.units)
+    better = advantages(loud, *points(loud, 2), [1], plan())
+    assert np.abs(better).max() < 0.05
+
+
+@pytest.mark.parametrize("kappa_scale", [1e12, 300.0])
+def test_the_written_policy_is_the_one_that_was_planned(kappa_scale):
+    y, actions = drawn()
+    found = moments(y, actions, y[:, 1] * np.where(actions == 1, 1.0, -1.0))
+    scales = Scales(np.array([1.0, -2.0]), np.array([2.0, 0.5]), 3.0)
+    asked = plan(snr_scale=kappa_scale)
+    advised = advise(found, scales, asked, PLANE)
+    seen = np.random.default_rng(3).uniform(-9, 9, (500, 3))
+    features = phi(scales.standard(seen, (0, 2)))
+    expected = clone(found, 2)
+    played = advised.policy.network.forward(advised.clone, advised.policy.features(seen[None].astype(np.float32)))[0][0]
+    np.testing.assert_allclose(played, features @ expected, atol=1e-3)
+    if kappa_scale == 1e12:
+        np.testing.assert_array_equal(advised.advice, advised.clone)
+        assert np.trace(advised.changes) == pytest.approx(1.0)
+    else:
+        expected = expected + 50.0 * advantages(found, *points(found, 2), [1], asked)
+        played = advised.policy.network.forward(advised.advice, advised.policy.features(seen[None].astype(np.float32)))
+        np.testing.assert_allclose(played[0][0], features @ expected, atol=0.02)
+        assert advised.changes[0, 1] > 0.1
+        assert advised.changes.sum() == pytest.approx(1.0)
+
+
+def test_columns_without_use_do_not_matter():
+    y, actions = drawn()
+    advised = advise(moments(y, actions, y[:, 0]), Scales(np.zeros(2), np.ones(2), 3.0), plan(), PLANE)
+    seen = np.zeros((2, 3), np.float32)
+    seen[1, 1] = 8.0
+    chosen = advised.policy.network.forward(advised.advice, advised.policy.features(seen[None]))[0][0]
+    np.testing.assert_array_equal(chosen[0], chosen[1])
+
+
+def test_nothing_but_noise_gives_finite_parameters():
+    generator = np.random.default_rng(4)
+    noise = 1e4
+    loud = Moments(
+        *(noise * generator.normal(size=shape) for shape in ((2, 3, 3), (2, 3, 3), (2, 3))), (noise,) * 3, 50
+    )
+    loud = Moments((loud.products + loud.products.swapaxes(1, 2)) / 2, loud.changes, loud.rewards, loud.noise, 50)
+    asked = plan_of(noise_multiplier=1e-9, unit=Unit("patient", "add_or_remove", 50))
+    advised = advise(loud, Scales(np.zeros(1), np.ones(1), 2.0), asked, SPEC)
+    assert np.isfinite(advised.advice).all()
+    assert np.isfinite(advised.changes).all()
