@@ -1,9 +1,9 @@
 """Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
 
-Six kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
+Seven kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
 (`tacit.methods.synthesis.trajectories`), a baseline of the former (`tacit.methods.synthesis.baselines`), a policy that
-people taught (`tacit.policy_gradient`), one that experts taught (`tacit.experts`) and a simulator of movement
-(`tacit.methods.mobility`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
+people taught (`tacit.policy_gradient`), one that experts taught (`tacit.experts`), a simulator of movement
+(`tacit.methods.mobility`) and a steered language model (`tacit.alignment`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
 `load_experts`), which are no release.
 """
 
@@ -60,6 +60,7 @@ _KINDS = {
     ),
     "policy": ("tacit.methods.policy_gradient.state.Learned",),
     "experts": ("tacit.methods.experts.learned.Learned",),
+    "alignment": ("tacit.methods.alignment.steered.Steered",),
     "imitation": (
         "tacit.methods.mobility.simulator.Simulator",
         "tacit.methods.mobility.baselines.models.BlockChain",

@@ -2,7 +2,7 @@
 
 Every token is decided by a draw that came with its prompt: a completion is a function of its prompt, its draws, the
 model and the steering. It does not depend on what stands beside it in a batch, and leaving a text out moves nobody
-else's draws. Batches are never smaller than `LEAST` rows: matrix products of fewer rows add up in another order.
+else's draws. No matrix product has fewer than `LEAST` rows: those of fewer rows add up in another order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tacit.agents.language.adapters import Adapter, Steering
 from tacit.agents.language.models import Cache, LanguageModel
 
 LEAST = 16
-"""Rows of a batch at least; from here on the products of a row are the same, bit for bit, in batches of any size."""
+"""Rows of a product at least; from here on the products of a row are the same, bit for bit, in batches of any size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +45,11 @@ def complete(model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tenso
         draws: [B, K, T] in [0, 1): K completions of T tokens a prompt.
         steering: from the last token of the prompt on; what stands before it is read as it is. Parameters [1, P].
     """
-    texts, times, length = draws.shape
-    more = -(-max(LEAST - texts, 0) // max(texts, 1)) if texts else 0
-    if more:  # fill up with the same texts
-        rows = torch.arange(texts * (more + 1)) % texts
-        whole = complete(model, prefix, prompts[rows], draws[rows], steering)
-        return Completions(prompts, whole.written[:texts], whole.residual[:texts])
-    cache = read(model, prefix, prompts).repeated(times, length)
-    token = prompts[:, -1:].repeat_interleave(times, dim=0)
+    given, times, length = draws.shape
+    rows = filled(given, prompts.shape[1], times)
+    texts, draws, last = len(rows), draws[rows], prompts[rows]
+    cache = read(model, prefix, last).repeated(times, length)
+    token = last[:, -1:].repeat_interleave(times, dim=0)
     flat = draws.reshape(texts * times, length)
     written, kept = [], []
     for t in range(length):
@@ -63,9 +60,20 @@ def complete(model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tenso
         token = model.vocabulary[written[-1]][:, None]
     return Completions(
         prompts,
-        torch.stack(written, dim=1).view(texts, times, length),
-        torch.cat(kept, dim=1).view(texts, times, length, -1),
+        torch.stack(written, dim=1).view(texts, times, length)[:given],
+        torch.cat(kept, dim=1).view(texts, times, length, -1)[:given],
     )
+
+
+def filled(texts: int, tokens: int, times: int) -> Tensor:
+    """Which of so many texts stand in a batch: all, and the first ones again where products would be too small.
+
+    Args:
+        texts: B >= 1.
+        tokens: of a prompt.
+        times: completions of a prompt.
+    """
+    return torch.arange(max(texts, -(-LEAST // min(max(1, tokens - 1), times)))) % texts
 
 
 def read(model: LanguageModel, prefix: Tensor, prompts: Tensor) -> Cache:

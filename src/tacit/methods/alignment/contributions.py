@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.agents.language.adapters import Steering
-from tacit.agents.language.sampling import LEAST, Completions, log_softmax, scores
+from tacit.agents.language.sampling import Completions, filled, log_softmax, scores
 from tacit.agents.language.texts import Writer
 from tacit.methods.alignment.plan import AlignmentPlan
 from tacit.methods.alignment.writing import split_actions, split_observations
@@ -76,11 +76,9 @@ class PersonGradient:
     def _gradients(self, done: Completions, values: Tensor, rewards: Tensor, theta: Tensor) -> Tensor:
         """[B, P] of B prompts."""
         model, before, adapter = self.writer.model, self.writer.before, self.plan.adapter
-        few = max(0, LEAST - len(rewards))
-        if few:  # a batch of one prompt is computed as one of many: see `sampling.LEAST`
-            filled = torch.arange(len(rewards) + few) % len(rewards)
-            more = Completions(done.prompts[filled], done.written[filled], done.residual[filled])
-            return self._gradients(more, values[filled], rewards[filled], theta)[: len(rewards)]
+        given, rows = len(rewards), filled(len(rewards), self.plan.prompt_tokens, self.plan.completions)
+        rewards, values = rewards[rows], values[rows]
+        done = Completions(done.prompts[rows], done.written[rows], done.residual[rows])
         if self.plan.kl:
             start = adapter.start(model.shape)
             with torch.no_grad():
@@ -89,7 +87,7 @@ class PersonGradient:
                     for one in (theta, start)
                 )
             rewards = rewards - self.plan.kl * (ours - theirs).sum(dim=(2, 3))
-        return scores(model, before, done, adapter, theta, advantages(self.plan, rewards, values))
+        return scores(model, before, done, adapter, theta, advantages(self.plan, rewards, values))[:given]
 
 
 def advantages(plan: AlignmentPlan, rewards: Tensor, values: Tensor) -> Tensor:
