@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
+from tacit.cli.align_declarations import Align, Complete
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
 
 # fmt: off
@@ -472,6 +473,8 @@ Command = Annotated[  # without a text of its own, tyro parses the sources of `t
         | Annotated[Train, subcommand("train")]
         | Annotated[Learn, subcommand("learn")]
         | Annotated[Imitate, subcommand("imitate")]
+        | Annotated[Align, subcommand("align")]
+        | Annotated[Complete, subcommand("complete")]
         | Annotated[Generate, subcommand("generate")]
         | Annotated[Map, subcommand("map")]
         | Annotated[Play, subcommand("play")]

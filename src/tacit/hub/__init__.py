@@ -3,8 +3,8 @@
 Seven kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
 (`tacit.methods.synthesis.trajectories`), a baseline of the former (`tacit.methods.synthesis.baselines`), a policy that
 people taught (`tacit.policy_gradient`), one that experts taught (`tacit.experts`), a simulator of movement
-(`tacit.methods.mobility`) and a steered language model (`tacit.alignment`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
-`load_experts`), which are no release.
+(`tacit.methods.mobility`) and a steered language model (`tacit.alignment`). Beside them there are folders of the
+experts' own policies, one file each (`save_experts`, `load_experts`), which are no release.
 """
 
 from __future__ import annotations

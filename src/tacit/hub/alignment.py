@@ -45,7 +45,8 @@ def card(release: Release[Steered]) -> str:
 
 {certificate.sentence}
 
-Complete: `tacit complete . --model MODEL.gguf --prompts "Once"`. Certificate: `tacit certificate verify certificate.json`.
+Complete, from the folder of the run: `tacit complete . --prompts "Once"`. Certificate: `tacit certificate verify
+certificate.json`.
 
 - method: {certificate.method}
 - source: {certificate.source}

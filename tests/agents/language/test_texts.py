@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
-from safetensors.torch import save_file
-from tokenizers import models, pre_tokenizers
+from small_files import HEADS, INNER, WIDTH, WORDS, encoder_written
 from tokenizers.pre_tokenizers import ByteLevel
 
 from tacit.agents.language.judges import Encoder, Judge
 from tacit.agents.language.texts import Tokenizer, vocabulary
 from tacit.errors import FileError
-
-WIDTH, HEADS, INNER = 8, 2, 12
-WORDS = ["[UNK]", "good", "bad", "film", "a", "the", "very"]
 
 
 def bytes_of() -> Tokenizer:
@@ -43,27 +37,8 @@ def test_a_vocabulary_has_the_most_frequent_tokens_the_lower_first_among_equals(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A small encoder with drawn weights."""
-    generator = torch.Generator().manual_seed(0)
-
-    def drawn(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator) / 2
-
-    parts = {"word_embeddings": len(WORDS), "position_embeddings": 16, "token_type_embeddings": 2}
-    weights = {f"embeddings.{name}.weight": drawn(rows, WIDTH) for name, rows in parts.items()}
-    norms = ["embeddings.LayerNorm", "encoder.layer.0.attention.output.LayerNorm", "encoder.layer.0.output.LayerNorm"]
-    for name in norms:
-        weights |= {f"{name}.weight": 1 + drawn(WIDTH), f"{name}.bias": drawn(WIDTH)}
-    shapes = {f"attention.self.{part}": (WIDTH, WIDTH) for part in ("query", "key", "value")}
-    shapes |= {"attention.output.dense": (WIDTH, WIDTH), "intermediate.dense": (INNER, WIDTH)}
-    for name, (rows, inputs) in (shapes | {"output.dense": (WIDTH, INNER)}).items():
-        weights |= {f"encoder.layer.0.{name}.weight": drawn(rows, inputs), f"encoder.layer.0.{name}.bias": drawn(rows)}
-    save_file(weights, tmp_path / "model.safetensors")
-    sizes = {"num_hidden_layers": 1, "num_attention_heads": HEADS, "layer_norm_eps": 1e-12}
-    (tmp_path / "config.json").write_text(json.dumps(sizes))
-    inner = tokenizers.Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    inner.save(str(tmp_path / "tokenizer.json"))
+    """A small encoder."""
+    encoder_written(tmp_path)
     return tmp_path
 
 

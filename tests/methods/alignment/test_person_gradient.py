@@ -181,7 +181,7 @@ class SharedCritic(_Planted):
 @pytest.mark.parametrize("mistake", [BatchScaled, TokenCount, SharedCritic])
 def test_the_vault_refuses_what_couples_people(mistake: type[_Planted]) -> None:
     checks = IsolationChecks(PLAN.spec(WRITER))
-    with pytest.raises(MechanismError, match="another unit's rows do|how many units there are"):
+    with pytest.raises(MechanismError, match=r"another unit's rows do|how many units there are"):
         checks.contribution(PLAN.parts()[0], mistake(PersonGradient(PLAN, WRITER)), Released(THETA))
 
 

@@ -94,7 +94,8 @@ class Llama:
         size = self.shape.width // self.shape.heads
         empty = torch.empty(self.shape.layers, len(tokens), self.shape.groups, tokens.shape[1], size)
         cache = Cache(empty, torch.empty_like(empty), 0) if after is None else after.repeated(1, tokens.shape[1])
-        self._through(self.embedding[tokens], cache, range(self.shape.layers), None)
+        if tokens.shape[1]:
+            self._through(self.embedding[tokens], cache, range(self.shape.layers), None)
         return replace(cache, length=cache.length + tokens.shape[1])
 
     @torch.no_grad()

@@ -77,6 +77,9 @@ class LanguageModel(Protocol):
     def read(self, tokens: Tensor, after: Cache | None = None) -> Cache:
         """What later tokens attend to: tokens [B, n], behind those of a cache of B texts. No adapter steers them."""
 
+    def residual_norm(self, tokens: Tensor, layer: int) -> float:
+        """Median norm of the residual stream behind a layer, at the last of public tokens [B, n]: a `Bias.scale`."""
+
     def below(self, tokens: Tensor, cache: Cache, first: int) -> Tensor:
         """What the layers before `first` make of the tokens [B, n] int64 behind a cache: [B, n, width].
 
