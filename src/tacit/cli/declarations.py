@@ -17,7 +17,7 @@ Audited = Literal[
     "experts", "privorl", "privorl@0.1", "privorl@1", "privorl-people", "privorl-j", "privorl-j@0.1", "privorl-j@1",
     "privorl-j-context", "raking", "pgm", "mst", "aim", "privsyn", "pate-gan", "residual", "importance", "fqe",
     "dr", "ssp", "overlap", "lsw", "lsl", "choice", "dp-sgd", "dp-sgd@0.1", "dp-sgd@1", "consensus",
-    "return-weighted", "one-shot", "epr", "pategail", "ucb-vi", "selection",
+    "return-weighted", "one-shot", "epr", "pategail", "ucb-vi", "alignment", "selection",
 ]
 # fmt: on
 """What `tacit audit --methods` takes: the cases of `tacit.evaluation.audits.running`."""

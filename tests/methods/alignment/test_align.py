@@ -87,6 +87,13 @@ def test_an_interrupted_run_goes_on_with_its_checkpoint(ram_path: Path) -> None:
         alignment.fit(dataclasses.replace(plan, step=2.0), vault, WRITER, reward=Letters())
 
 
+@pytest.mark.parametrize("slots", [[], ["", ""]])
+def test_where_nobody_comes_noise_alone_is_released(slots: list[str], ram_path: Path) -> None:
+    value = released(ram_path, slots, noise_multiplier=2.0)
+    moved = np.diff(value.iterates, axis=0)[0]
+    assert 0.5 < moved.std() / (2.0 * 1.0 / 8) < 2.0  # sigma times clip over people
+
+
 def test_poisson_samples_come_from_the_pool(ram_path: Path) -> None:
     value = released(ram_path, rounds=2, sampling_rate=0.5, noise_multiplier=2.0)
     assert np.abs(np.diff(value.iterates, axis=0)).max() > 0

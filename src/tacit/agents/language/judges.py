@@ -26,7 +26,7 @@ from tacit.errors import FileError
 
 LONGEST = 128
 """Tokens of a text that are read."""
-TOGETHER = 1_024
+TOGETHER = 256
 """Tokens that are passed through the encoder at once, at least one text's."""
 HEAD = "head.json"
 """The file of a judge's head, beside the encoder's `model.safetensors`, `config.json` and `tokenizer.json`."""

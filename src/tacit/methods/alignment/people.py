@@ -92,7 +92,8 @@ class People:
             if own:
                 seen[place, :, plan.prompt_tokens :] = self._draws(person)
         done = np.zeros((len(ids), plan.rows, len(self.spec.action.low)), np.float32)  # type: ignore[union-attr]
-        done[mask] = actor(seen[mask], np.zeros(mask.sum(), np.int64), np.random.default_rng(self.seed))
+        if mask.any():
+            done[mask] = actor(seen[mask], np.zeros(mask.sum(), np.int64), np.random.default_rng(self.seed))
         last = plan.tokens + len(plan.looks)
         rewards = done[:, :, last - 1].copy()
         if self.feedback is not None:

@@ -45,7 +45,7 @@ class Writing:
         plan, step = self.plan, max(1, TOGETHER // self.plan.completions)
         prompts, draws = split_observations(plan, observations)
         done = [self._written(prompts[i : i + step], draws[i : i + step]) for i in range(0, len(prompts), step)]
-        return np.concatenate(done) if done else np.zeros((0, 0), np.float32)
+        return np.concatenate(done)
 
     def _written(self, prompts: Tensor, draws: Tensor) -> Float32:
         steering = Steering(self.plan.adapter, self.theta[None])
