@@ -40,7 +40,7 @@ class CausalModel:
     def of(cls, module: Any) -> Self:
         """A model that writes its whole vocabulary; the module is frozen."""
         config, digest = module.config, hashlib.sha256()
-        module = module.float().eval().requires_grad_(False)
+        module = module.float().train(False).requires_grad_(False)
         for name, weight in sorted(module.state_dict().items()):
             digest.update(name.encode() + weight.contiguous().numpy().tobytes())
         heads = config.num_attention_heads
