@@ -34,6 +34,7 @@ EXPERIMENTS = (
     "dppg_table1",
     "dppg_audit",
     "dppg_riverswim",
+    "alignment",
     "experts_accounting",
     "experts_prefixes",
     "experts_histograms",
