@@ -39,6 +39,7 @@ EXPERIMENTS = (
     "experts_prefixes",
     "experts_histograms",
     "experts_table",
+    "experts_ppo",
     "mobility_noise",
     "mobility_frontier",
     "mobility_attack",

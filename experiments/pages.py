@@ -4,8 +4,8 @@
     python -m experiments.pages docs/results/mobility.md
 
 A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. Besides tables there are `rows of NAME ...`,
-where the rows of some experiments come from, and `changes of NAME ...`, whether a method was changed after its
-evaluation rows had been seen. Nothing is run.
+where the rows of some experiments come from, `changes of NAME ...`, whether a method was changed after its
+evaluation rows had been seen, and `tests of NAME`, where tacit is below and above its rivals. Nothing is run.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from experiments import (
+    comparisons,
     dppg_audit,
     dppg_frontier,
     dppg_riverswim,
@@ -31,6 +32,7 @@ from experiments import (
     mobility_tables,
     ope_pages,
     synthesis_pages,
+    trajectory_pages,
 )
 from experiments.dppg_tables import markdown
 from experiments.history import CHANGED_AFTER_EVALUATION
@@ -39,6 +41,8 @@ from tacit.envs.populations import Kind
 
 PAGES = ROOT / "docs" / "results"
 PLACE = re.compile(r"(<!-- results: ([\w ]+) -->\n)(?:(?:(?!<!-- results).)*?<!-- end -->\n)?", re.DOTALL)
+RIVALS = {**trajectory_pages.WHOLE, **synthesis_pages.WORDS, **experts_tables.PRIVATE, **experts_tables.REFERENCES}
+"""Of tables of tests."""
 SECONDS = ("seconds", "cpu_s", "agent_cpu_s", "pretrain_cpu_s", "train_cpu_s", "sample_cpu_s")
 """Names of values that are seconds of work."""
 
@@ -109,6 +113,8 @@ def table(name: str) -> str | None:
     kind, _, names = name.partition(" of ")
     if names and kind in ("rows", "changes"):
         return origin(names.split()) if kind == "rows" else changes(names.split())
+    if names and kind == "tests":
+        return comparisons.table(names, RIVALS)
     if name not in TABLES:
         return None
     try:

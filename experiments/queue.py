@@ -5,7 +5,8 @@
 
 `QUEUE` names the experiments whose rows are wanted, the most important first, with a budget of CPU hours each. A row
 is written when it is done, so that a stopped queue goes on where it was. Rows that exist are never made again because
-code moved; superseded rows go to `results/archive/` first (`Store.archive`).
+code moved; superseded rows go to `results/archive/` first (`Store.archive`). An experiment whose rows are cheaper
+together has `together(keys)`, which groups them, and `run_rows(keys, results)`, which makes one group.
 """
 
 from __future__ import annotations
@@ -45,25 +46,31 @@ class Job:
         """Make the missing rows until the hours are spent, by a clock of CPU seconds."""
         module = importlib.import_module(f"experiments.{self.name}")
         began, missing = clock(), self.missing()
-        for done, key in enumerate(missing):
+        groups: list[list[str]] = module.together(missing) if hasattr(module, "together") else [[k] for k in missing]
+        done = 0
+        for keys in groups:
             spent = (clock() - began) / 3_600
             if spent >= self.hours:
                 print(f"{self.name}: {spent:.2f} CPU hours are spent, {len(missing) - done} rows are left", flush=True)
                 return
-            print(f"{self.name} {done + 1}/{len(missing)}: {key}", flush=True)
-            module.run_row(key, module.store())
+            print(f"{self.name} {done + 1}/{len(missing)}: {keys[0]}, {len(keys)} together", flush=True)
+            if len(keys) > 1:
+                module.run_rows(keys, module.store())
+            else:
+                module.run_row(keys[0], module.store())
+            done += len(keys)
 
 
 QUEUE: tuple[Job, ...] = (
-    Job("tune_agents", 2.5),
+    Job("tune_agents", 0.6),
     Job("table1_trivial", 0.2),
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 13.0),
     Job("table2_mazes", 18.0),
+    Job("experts_ppo", 3.0),
     Job("alignment", 8.0),
 )
-"""In this order; empty while no rows are wanted. The tables are run when what `tune_agents` finds stands in
-`experiments.synthesis_agents`: until then name the jobs before them."""
+"""In this order; empty while no rows are wanted."""
 
 
 def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[[], float] = time.process_time) -> None:

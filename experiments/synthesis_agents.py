@@ -48,7 +48,7 @@ MAZE: Mapping[str, Any] = {
         fall=0.3,
         features=_NARROW_WALLS,
     ),
-    "td3_bc_long": Td3BcConfig(steps=32_000, alpha=40.0, target_rate=0.05, features=_NARROW_WALLS),
+    "td3_bc_long": Td3BcConfig(steps=16_000, alpha=40.0, target_rate=0.05, features=_NARROW_WALLS),
     "edac_long": EdacConfig(steps=16_000, target_rate=0.05, features=_NARROW_WALLS),
 }
 AGENTS, LONG = ("iql", "td3_bc", "edac"), ("iql_long", "td3_bc_long", "edac_long")

@@ -66,6 +66,21 @@ def rows() -> list[str]:
     return [cell.key for cell in sorted(cells(), key=lambda cell: last(cell.domain, cell.epsilon))]
 
 
+def together(keys: Sequence[str]) -> list[list[str]]:
+    """Agents of one kind, maze and data set learn in one stack: in half the time."""
+    groups: dict[tuple[str, str, int, bool], list[str]] = {}
+    for key in keys:
+        cell = Cell.of(key)
+        late = last(cell.domain, cell.epsilon)
+        groups.setdefault((cell.domain, cell.agent, cell.seed, late), []).append(key)
+    return list(groups.values())
+
+
+def run_rows(keys: Sequence[str], results: Store) -> None:
+    """Cells at full size; those of one kind, maze and data set in one stack."""
+    returns.fill(results, [Cell.of(key) for key in keys], fits.FULL)
+
+
 def run_row(key: str, results: Store) -> None:
     """One cell, at full size."""
     returns.fill(results, [Cell.of(key)], fits.FULL)

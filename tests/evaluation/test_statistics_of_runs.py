@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import DataError
-from tacit.evaluation.statistics import Estimate, apart, bootstrap, iqm, ratio, welch
+from tacit.evaluation.statistics import Estimate, apart, bootstrap, compare, iqm, ratio
 
 
 def test_a_quarter_is_left_out_at_either_end() -> None:
@@ -69,13 +69,46 @@ def test_a_reference_at_zero_and_a_bad_confidence_are_refused() -> None:
         bootstrap([1.0, 2.0], confidence=1.0)
 
 
-def test_welch_is_scipys_one_sided_test_and_knows_runs_without_spread() -> None:
+def test_comparisons_are_scipys_tests_in_both_directions_with_holms_correction() -> None:
     rng = np.random.default_rng(0)
-    for sizes in ((3, 5), (5, 3), (2, 9)):
-        first, second = rng.normal(1.0, 1.0, sizes[0]), rng.normal(0.0, 3.0, sizes[1])
-        expected = stats.ttest_ind(first, second, equal_var=False, alternative="greater").pvalue
-        assert welch(first, second) == pytest.approx(expected, rel=1e-9)
-        assert welch(first, second) + welch(second, first) == pytest.approx(1.0)
-    assert (welch([2.0, 2.0], [1.0, 1.0]), welch([1.0, 1.0], [1.0, 1.0])) == (0.0, 1.0)
+    pairs = {
+        "up": (rng.normal(9.0, 1.0, 5), rng.normal(0.0, 3.0, 4)),
+        "equal": (rng.normal(0.0, 1.0, 3), rng.normal(0.0, 2.0, 5)),
+        "down": (rng.normal(0.0, 1.0, 5), rng.normal(4.0, 1.0, 5)),
+    }
+    found = compare(pairs)
+    raw = {name: stats.ttest_ind(*pair, equal_var=False) for name, pair in pairs.items()}
+    small, middle, large = sorted(raw, key=lambda name: raw[name].pvalue)
+    assert found[small].p == pytest.approx(3 * raw[small].pvalue)
+    assert found[middle].p == pytest.approx(max(3 * raw[small].pvalue, 2 * raw[middle].pvalue))
+    assert found[large].p == pytest.approx(raw[large].pvalue)
+    assert [found[name].verdict for name in pairs] == ["above", "not apart", "below"]
+    for name, (one, other) in pairs.items():
+        assert found[name].difference == pytest.approx(one.mean() - other.mean())
+        assert (found[name].low, found[name].high) == pytest.approx(raw[name].confidence_interval(0.95))
+    swapped = compare({name: (other, one) for name, (one, other) in pairs.items()})
+    assert [swapped[name].verdict for name in pairs] == ["below", "not apart", "above"]
+    assert [swapped[name].p for name in pairs] == pytest.approx([found[name].p for name in pairs])
+
+
+def test_one_correction_holds_for_all_pairs_together() -> None:
+    pair = ([1.0, 1.1, 1.2], [1.5, 1.6, 1.7])
+    alone, many = compare({"a": pair}), compare({str(i): pair for i in range(20)})
+    assert alone["a"].verdict == "below"
+    assert {one.verdict for one in many.values()} == {"not apart"}
+    assert many["3"].p == pytest.approx(20 * alone["a"].p)
+
+
+def test_a_run_counts_once_however_many_tasks_share_its_data() -> None:
+    one, other = np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.0, 4.0])
+    again = compare({"a": (np.tile(one[:, None], 10), np.tile(other[:, None], 10))})
+    assert again == compare({"a": (one, other)})
+
+
+def test_runs_without_spread_are_apart_or_equal_and_too_few_are_refused() -> None:
+    found = compare({"up": ([2.0, 2.0], [1.0, 1.0]), "same": ([1.0, 1.0], [1.0, 1.0])})
+    assert [(one.verdict, one.p) for one in found.values()] == [("above", 0.0), ("not apart", 1.0)]
     with pytest.raises(DataError, match="too few runs"):
-        welch([1.0], [1.0, 2.0])
+        compare({"a": ([1.0], [1.0, 2.0])})
+    with pytest.raises(DataError, match="error"):
+        compare({"a": ([1.0, 2.0], [1.0, 2.0])}, error=1.0)

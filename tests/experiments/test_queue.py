@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from experiments.queue import Job
 from experiments.store import Store
 
-from experiments import queue
+from experiments import queue, table1_mazes, table2_mazes
 
 
 @pytest.fixture
@@ -57,3 +58,22 @@ def test_a_list_runs_nothing(made: list[str], capsys: pytest.CaptureFixture[str]
     queue.main(["--list"], [Job("any", 2.0)])
     assert made == []
     assert capsys.readouterr().out == "any: 4 rows are missing, at most 2 CPU hours\n"
+
+
+def test_rows_that_are_cheaper_together_are_made_together(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    module, groups = queue.importlib.import_module("any"), []
+    monkeypatch.setattr(module, "together", lambda keys: [[k for k in keys if k[0] == "a"], ["b/1"], ["b/0"]], False)
+    monkeypatch.setattr(module, "run_rows", lambda keys, results: groups.append(keys), False)
+    queue.main([], [Job("any", 1.0)], lambda: 0.0)
+    assert groups == [["a/1", "a/0"]]
+    assert made == ["b/1", "b/0"]
+
+
+@pytest.mark.parametrize("table", [table1_mazes, table2_mazes])
+def test_agents_of_a_maze_and_data_set_learn_in_one_stack_and_the_last_cells_come_last(table: Any) -> None:
+    keys = table.rows()
+    groups = table.together(keys)
+    assert sorted(key for group in groups for key in group) == sorted(keys)
+    late = [any(key.startswith("large/") and "/10/" in key for key in group) for group in groups]
+    assert late == sorted(late)
+    assert len(groups) == 5 * (3 + 2 + 2 + 2)

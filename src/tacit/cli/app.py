@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import align_declarations, declarations, plan_declarations
+from tacit.cli import align_declarations, declarations, plan_declarations, sharing
 from tacit.cli.console import Interrupted, complain, say
 from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
@@ -48,6 +48,7 @@ _OPTIONAL = {
     "duckdb": "sources",
     "narwhals": "sources",
     "psycopg": "postgres",
+    "huggingface_hub": "hub",
 }
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
@@ -80,6 +81,8 @@ FUNCTIONS: dict[type, str] = {
     declarations.CertificateSign: "certificate.sign",
     declarations.LedgerShow: "certificate.show_ledger",
     declarations.LedgerVerify: "certificate.verify_ledger",
+    sharing.HubPush: "sharing.push",
+    sharing.HubPull: "sharing.pull",
 }
 """Command -> the module of this package and the function that runs it; the module is loaded only then."""
 _CONFIGURED = {kind.__name__.lower(): kind for kind in FUNCTIONS if issubclass(kind, PlanCommand)}

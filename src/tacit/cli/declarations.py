@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg, subcommand
 
 from tacit.cli.align_declarations import Align, Complete
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
+from tacit.cli.sharing import Hub
 
 # fmt: off
 Audited = Literal[
@@ -484,6 +485,7 @@ Command = Annotated[  # without a text of its own, tyro parses the sources of `t
         | Annotated[Audit, subcommand("audit")]
         | Annotated[Certificate, subcommand("certificate", description="Show, verify, label or sign a certificate.")]
         | Annotated[Ledger, subcommand("ledger", description="Show or verify the ledger of a dataset.")]
+        | Annotated[Hub, subcommand("hub", description="Publish a release, or fetch one that is verified.")]
     ),
     arg(help="`tacit COMMAND --help` explains a command."),
 ]

@@ -8,8 +8,9 @@ interval comes from runs drawn again, task by task.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from tacit.envs.rollouts import Policies
 from tacit.errors import DataError
 
 Floats = npt.NDArray[np.float64]
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -93,25 +95,63 @@ def apart(one: Estimate, other: Estimate) -> bool:
     return one.high < other.low or other.high < one.low
 
 
-def welch(higher: npt.ArrayLike, lower: npt.ArrayLike) -> float:
-    """The p-value of means as far apart, if that of the first were no higher (B. Welch, Biometrika 34 (1947) 28).
+@dataclass(frozen=True)
+class Comparison:
+    """The mean of some runs less that of others.
 
     Args:
-        higher, lower: [runs] each, of at least two; their variances may differ.
+        difference: of the means.
+        low, high: Welch's interval of the difference, of this pair alone.
+        p: two-sided p-value, corrected for all pairs that were compared together.
+        error: chance that the tests of all pairs say "above" or "below" of any pair whose means are equal.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    error: float
+
+    @property
+    def verdict(self) -> Literal["above", "below", "not apart"]:
+        """What the test says of the first mean."""
+        if self.p > self.error:
+            return "not apart"
+        return "above" if self.difference > 0 else "below"
+
+
+def compare(pairs: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]], *, error: float = 0.05) -> dict[str, Comparison]:
+    """Welch's tests of all pairs in both directions, with one correction for all of them (Welch 1947; Holm 1979).
+
+    Args:
+        pairs: [runs], or [runs, tasks] each, of at least two runs. A run is worth its mean over tasks, so that tasks
+            that share a run's data count once.
+        error: of all tests together, in (0, 1).
 
     Raises:
-        DataError: fewer than two runs, or a score that is not finite.
+        DataError: a side has fewer than two runs or a score that is not finite, or the error is out of range.
     """
-    (first, second) = (_table(scores)[:, 0] for scores in (higher, lower))
-    if min(len(first), len(second)) < 2:
+    if not 0 < error < 1:
+        raise _bad("the error is not between 0 and 1", "0 < error < 1, such as 0.05")
+    found = {name: _welch(_table(one).mean(1), _table(other).mean(1), error) for name, (one, other) in pairs.items()}
+    order = sorted(found, key=lambda name: found[name].p)
+    adjusted = np.maximum.accumulate([(len(order) - i) * found[name].p for i, name in enumerate(order)])
+    holm = dict(zip(order, np.minimum(adjusted, 1.0).tolist(), strict=True))
+    return {name: replace(one, p=holm[name]) for name, one in found.items()}
+
+
+def _welch(one: Floats, other: Floats, error: float) -> Comparison:
+    if min(len(one), len(other)) < 2:
         raise _bad("there are too few runs for a test", "at least two on each side")
-    gap, parts = first.mean() - second.mean(), [runs.var(ddof=1) / len(runs) for runs in (first, second)]
-    if not sum(parts):
-        return 0.0 if gap > 0 else 1.0
-    freedom = sum(parts) ** 2 / sum(
-        part**2 / (len(runs) - 1) for part, runs in zip(parts, (first, second), strict=True)
-    )
-    return float(special.stdtr(freedom, -gap / np.sqrt(sum(parts))))
+    gap = float(one.mean() - other.mean())
+    parts = [runs.var(ddof=1) / len(runs) for runs in (one, other)]
+    deviation = math.sqrt(sum(parts))
+    if not deviation:
+        return Comparison(gap, gap, gap, float(gap == 0), error)
+    freedom = sum(parts) ** 2 / sum(part**2 / (len(runs) - 1) for part, runs in zip(parts, (one, other), strict=True))
+    half = deviation * special.stdtrit(freedom, 1 - error / 2)
+    p = 2 * special.stdtr(freedom, -abs(gap) / deviation)
+    return Comparison(gap, gap - float(half), gap + float(half), float(p), error)
 
 
 def _again(scores: Floats, draws: int, generator: np.random.Generator) -> Floats:

@@ -1,0 +1,91 @@
+"""`tacit hub`: publish a release with its certificate, and fetch one that is verified before it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, subcommand
+
+from tacit.cli.console import say
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubPush:
+    """Publish a release on a hub: rows or model, card, datasheet and certificate, never what is private.
+
+    The certificate is recomputed first. Void certificates, ledgers, registers, keys and unknown files are refused.
+
+    Args:
+        folder: of a finished run, or of a release.
+        name: OWNER/NAME of the repository, which is made where it is missing.
+        license: of the release, such as cc-by-4.0.
+        private: make a new repository private.
+        dry_run: print what would be sent, and send nothing.
+    """
+
+    folder: Positional[Path]
+    name: Positional[str]
+    license: str | None = None
+    private: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubPull:
+    """Fetch a release from a hub; its certificate is recomputed before the folder is there.
+
+    Args:
+        name: OWNER/NAME of the repository.
+        out: folder of the release; a name that is still free.
+        kind: rows are a dataset.
+        revision: branch, tag or commit; the newest without it.
+        public_key: the Ed25519 key (64 hex digits) that must have signed the certificate.
+    """
+
+    name: Positional[str]
+    out: Path
+    kind: Literal["model", "dataset"] = "model"
+    revision: str | None = None
+    public_key: str | None = None
+
+
+Hub = Annotated[HubPush, subcommand("push")] | Annotated[HubPull, subcommand("pull")]
+
+
+def push(command: HubPush) -> None:
+    """Publish.
+
+    Raises:
+        FileError, CertificateError: the folder may not be published.
+    """
+    from tacit.hub import sharing
+
+    prepared = sharing.prepare(command.folder, name=command.name, license=command.license)
+    say(prepared.certificate.sentence)
+    say(f"Sent as a {prepared.kind}: {', '.join(sorted(prepared.files))}.")
+    if prepared.kept:
+        say(f"Kept here: {', '.join(prepared.kept)}.")
+    if command.dry_run:
+        say("Nothing was sent.")
+        return
+    say(sharing.push(command.folder, command.name, license=command.license, private=command.private))
+
+
+def pull(command: HubPull) -> None:
+    """Fetch and verify.
+
+    Raises:
+        FileError, CertificateError: the release does not hold.
+    """
+    from tacit.hub import sharing
+
+    found = sharing.pull(
+        command.name, command.out, kind=command.kind, revision=command.revision, public_key=command.public_key
+    )
+    say(found.certificate.sentence)
+    check = found.verification
+    say(f"Recomputed: epsilon = {check.epsilon:.6g} at delta = {check.delta:.3g}, as the certificate states.")
+    say(f"Signed by {check.signed_by}." if check.signed_by else "Not signed: this shows no author.")
+    say(f"The release is in {found.path}.")

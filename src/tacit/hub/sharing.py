@@ -1,0 +1,406 @@
+"""Publish releases and fetch them, in the layout of the Hugging Face Hub: `push` and `pull`.
+
+A repository holds what a folder of a release or of a run holds for others, and three files made from the certificate:
+`README.md` with the promise as YAML, `datasheet.md`, and for rows `croissant.json` (MLCommons Croissant 1.0, JSON-LD).
+Nothing is sent and nothing is kept before the certificate was recomputed and found to be that of the rows and models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit import plain_files
+from tacit.errors import CertificateError, FileError
+from tacit.hub import CARD, CERTIFICATE, CONFIG, MODEL, load
+from tacit.privacy.certificate.certificate import Certificate, Verification
+
+__all__ = ["Fetched", "Prepared", "prepare", "pull", "push"]
+
+ROWS, DATASHEET, CROISSANT = "rows.parquet", "datasheet.md", "croissant.json"
+MODELS = ("model", "policy", "simulator")
+"""Folders of a run that hold a release of their own."""
+_RELEASE = frozenset({MODEL, CONFIG, CERTIFICATE, CARD})
+_PUBLIC = frozenset(
+    {
+        *_RELEASE,
+        ROWS,
+        DATASHEET,
+        CROISSANT,
+        "certificate.md",
+        "report.html",
+        "evaluation.json",
+        "map.html",
+        "audit.json",
+    }
+)
+_KEPT = frozenset({"run.json", "ledger", "private", "checkpoint", "tensorboard"})
+"""Parts of a run folder that stay at home: some are private, none is a release."""
+_MOST_FILES, _MOST_BYTES = 64, 64 * 2**30
+_TYPES = {"float": "sc:Float", "double": "sc:Float", "int": "sc:Integer", "uint": "sc:Integer", "bool": "sc:Boolean"}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `push` would send.
+
+    Args:
+        files: names in the repository and the files here, those that are made from the certificate included.
+        kept: names in a run folder that stay at home.
+        certificate: of the release.
+        kind: "dataset" where there are rows, "model" otherwise.
+    """
+
+    files: Mapping[str, Path | bytes]
+    kept: Sequence[str]
+    certificate: Certificate
+    kind: str
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What `pull` brought: its folder, the certificate, and what was recomputed of it."""
+
+    path: Path
+    certificate: Certificate
+    verification: Verification
+
+
+def prepare(folder: str | os.PathLike[str], *, name: str, license: str | None = None) -> Prepared:
+    """Check a folder and collect what others may see of it.
+
+    Args:
+        folder: of a release (`tacit.hub.save`) or of a run of the command line.
+        name: OWNER/NAME of the repository.
+        license: identifier for the card, such as "cc-by-4.0".
+
+    Raises:
+        FileError: there is a file that is no part of a release or run, a link, or a damaged file.
+        CertificateError: there is no certificate, it does not recompute, it promises nothing, or rows or a model have
+            another one.
+    """
+    folder = Path(folder)
+    _require_name(name)
+    files, kept = _collected(folder)
+    certificate, _ = _checked(folder, files)
+    kind = "dataset" if ROWS in files else "model"
+    made = {CARD: _card(certificate, name, kind, license), DATASHEET: _datasheet(certificate, kind)}
+    if ROWS in files:
+        made[CROISSANT] = _croissant(folder / ROWS, certificate, name, license)
+    return Prepared({**files, **{path: text.encode() for path, text in made.items()}}, tuple(kept), certificate, kind)
+
+
+def push(
+    folder: str | os.PathLike[str],
+    name: str,
+    *,
+    license: str | None = None,
+    private: bool = False,
+    endpoint: str | None = None,
+    token: str | None = None,
+) -> str:
+    """Send a release to a repository, which is made where it is missing; returns the address of the commit.
+
+    Args:
+        folder, name, license: as for `prepare`.
+        private: whether a new repository is private.
+        endpoint: of the hub; None is the library's own, or HF_ENDPOINT.
+        token: None takes that of the environment or of `hf auth login`.
+
+    Raises:
+        FileError, CertificateError: as for `prepare`, before anything is sent.
+        ModuleNotFoundError: huggingface_hub is not installed (extra `hub`).
+    """
+    prepared = prepare(folder, name=name, license=license)
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    api = HfApi(endpoint=endpoint, token=token)
+    api.create_repo(name, repo_type=prepared.kind, private=private, exist_ok=True)
+    operations = [
+        CommitOperationAdd(path_in_repo=path, path_or_fileobj=source if isinstance(source, bytes) else str(source))
+        for path, source in sorted(prepared.files.items())
+    ]
+    commit = api.create_commit(name, operations, commit_message=prepared.certificate.sentence, repo_type=prepared.kind)
+    return str(commit.commit_url)
+
+
+def pull(
+    name: str,
+    folder: str | os.PathLike[str],
+    *,
+    kind: str = "model",
+    revision: str | None = None,
+    public_key: str | None = None,
+    endpoint: str | None = None,
+    token: str | None = None,
+) -> Fetched:
+    """Fetch a release; the folder appears when its certificate has been recomputed.
+
+    Args:
+        name: OWNER/NAME.
+        folder: a name that is still free.
+        kind: "model" or "dataset".
+        revision: branch, tag or commit; None is the newest.
+        public_key: 64 hex digits; the certificate must then be signed by its private key.
+        endpoint, token: as for `push`.
+
+    Raises:
+        FileError: the folder exists already, or the repository holds other files than a release, or too much.
+        CertificateError: the certificate is missing, does not recompute, promises nothing, is not signed by the key, or
+            is not that of the rows and models.
+        ModuleNotFoundError: huggingface_hub is not installed (extra `hub`).
+    """
+    folder = Path(folder)
+    _require_name(name)
+    if os.path.lexists(folder):
+        raise FileError(
+            "the folder exists already",
+            where=str(folder),
+            expected="a name that is still free",
+            remedy="choose another folder or remove this one",
+        )
+    from huggingface_hub import HfApi
+
+    api = HfApi(endpoint=endpoint, token=token)
+    info = api.repo_info(name, revision=revision, repo_type=kind, files_metadata=True)
+    listed = {one.rfilename: int(one.size or 0) for one in info.siblings or ()}
+    wanted = sorted(path for path in listed if _public(path))
+    if len(wanted) > _MOST_FILES or sum(listed[path] for path in wanted) > _MOST_BYTES:
+        raise _unlike(name, "the repository has more files or bytes than a release")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.parent) as cache:
+            for path in wanted:
+                got = api.hf_hub_download(name, path, repo_type=kind, revision=info.sha, cache_dir=cache)
+                target = partial / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(got, target)
+        files, _ = _collected(partial) if partial.exists() else ({}, [])
+        certificate, verification = _checked(partial, files, public_key)
+        os.rename(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Fetched(folder, certificate, verification)
+
+
+def _public(path: str) -> bool:
+    """Whether a repository's file is one of a release."""
+    first, _, rest = path.partition("/")
+    return path in _PUBLIC or (first in MODELS and rest in _RELEASE)
+
+
+def _collected(folder: Path) -> tuple[dict[str, Path | bytes], list[str]]:
+    """Names and files of a folder that others may see, and what stays at home."""
+    found: dict[str, Path | bytes] = {}
+    kept = []
+    of_a_run = plain_files.plain(folder / "run.json")
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if of_a_run and path.name in _KEPT:
+            kept.append(path.name)
+        elif path.name in MODELS and path.is_dir() and not path.is_symlink():
+            found |= {f"{path.name}/{one.name}": one for one in sorted(path.iterdir())}
+        else:
+            found[path.name] = path
+    for name, one in found.items():
+        if not _public(name):
+            raise _unlike(f"{folder}/{name}", "the file is no part of a release")
+        if not (isinstance(one, Path) and plain_files.own(os.lstat(one))):
+            raise _unlike(f"{folder}/{name}", "this is a link or no plain file")
+    return found, kept
+
+
+def _checked(
+    folder: Path, files: Mapping[str, Path | bytes], public_key: str | None = None
+) -> tuple[Certificate, Verification]:
+    """The certificate of a folder, recomputed, which is that of its rows and models."""
+    if CERTIFICATE not in files:
+        raise CertificateError(
+            "there is no certificate",
+            where=str(folder),
+            expected="the folder of a release or of a finished run",
+            remedy="publish what a method released, with its certificate",
+        )
+    certificate = Certificate.load(folder / CERTIFICATE)
+    verification = certificate.verify(public_key)
+    if not verification.private:
+        raise CertificateError(
+            f"the certificate says that nothing is promised ({'; '.join(certificate.reasons)})",
+            where=str(folder / CERTIFICATE),
+            expected="a certificate of a private release",
+            remedy="do not publish the release",
+        )
+    others: list[Certificate | None] = [
+        load(folder / name).certificate for name in MODELS if f"{name}/{CONFIG}" in files
+    ]
+    others += [load(folder).certificate] if CONFIG in files else []
+    if ROWS in files:
+        from tacit.data.sources.tables import parquet_description
+
+        described = parquet_description(folder / ROWS).get("certificate")
+        others.append(Certificate.from_json(described) if isinstance(described, Mapping) else None)
+    if any(other is None or other.digest != certificate.digest for other in others):
+        raise CertificateError(
+            "rows or a model have no certificate or another one",
+            where=str(folder),
+            expected="one certificate for all parts of a release",
+            remedy="publish the folder as the run wrote it, one release a repository",
+        )
+    return certificate, verification
+
+
+def _front(certificate: Certificate, name: str, kind: str, license: str | None) -> dict[str, Any]:
+    """Metadata of the card, as the hub and its search read them."""
+    promise = {
+        "epsilon": certificate.epsilon,
+        "delta": certificate.delta,
+        "unit": certificate.unit["name"],
+        "relation": certificate.unit["relation"],
+        "population": certificate.unit["population"],
+        "method": certificate.method,
+        "digest": certificate.digest,
+        "simulated": certificate.simulated,
+    }
+    front: dict[str, Any] = {
+        "pretty_name": name.split("/")[1],
+        "tags": ["differential-privacy", "reinforcement-learning", "tacit", *(["croissant"] * (kind == "dataset"))],
+        "differential_privacy": promise,
+    }
+    if license is not None:
+        front["license"] = license
+    if kind == "dataset":
+        front["configs"] = [{"config_name": "default", "data_files": ROWS}]
+    else:
+        front["library_name"] = "tacit"
+    return front
+
+
+def _card(certificate: Certificate, name: str, kind: str, license: str | None) -> str:
+    """README.md: metadata as YAML (each value as JSON, which YAML is too), and the label for people."""
+    front = _front(certificate, name, kind, license)
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()]
+    use = f'rows = pandas.read_parquet("{ROWS}")' if kind == "dataset" else "release = tacit.hub.load(fetched.path)"
+    code = [f'fetched = tacit.hub.sharing.pull("{name}", "here", kind="{kind}")', use]
+    body = ["```python", "import tacit.hub.sharing", "", *code, "```", "", certificate.to_markdown().rstrip()]
+    return "\n".join(["---", *lines, "---", "", f"# {front['pretty_name']}", "", *body, ""])
+
+
+def _datasheet(certificate: Certificate, kind: str) -> str:
+    """Answers to the questions of datasheets (Gebru et al. 2021, arXiv:1803.09010) that the certificate has."""
+    unit = certificate.unit
+    made = "synthetic rows" if kind == "dataset" else "a model"
+    people = (
+        "Nobody: the records were simulated."
+        if certificate.simulated
+        else (f"Records of {unit['population']:,} units, each one {unit['name']}. None of them is in this repository.")
+    )
+    answers = {
+        "What is this?": f"{made.capitalize()}, by {certificate.method} ({certificate.source}).",
+        "Whom is it about?": people,
+        "What is promised?": certificate.sentence,
+        "What does the promise cover?": _list(certificate.covered),
+        "What does it not cover?": _list([*certificate.not_covered, *certificate.not_protected]),
+        "What is assumed?": _list(certificate.assumptions),
+        "How was it made?": f"tacit {certificate.tacit_version}, {certificate.date}, plan {certificate.plan_id}.",
+        "How is it checked?": "`tacit certificate verify certificate.json` recomputes the promise.",
+        "Collection, consent, licence of the records, upkeep": "To be written by the curator: no certificate says it.",
+    }
+    return "# Datasheet\n\n" + "\n\n".join(f"## {question}\n\n{answer}" for question, answer in answers.items()) + "\n"
+
+
+def _list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines) or "Nothing."
+
+
+def _croissant(rows: Path, certificate: Certificate, name: str, license: str | None) -> str:
+    """Croissant 1.0: the file with its digest, and the columns with their types."""
+    from pyarrow import parquet
+
+    with open(rows, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    fields = [
+        {
+            "@type": "cr:Field",
+            "@id": f"rows/{field.name}",
+            "name": field.name,
+            "dataType": _type(str(field.type)),
+            "source": {"fileObject": {"@id": ROWS}, "extract": {"column": field.name}},
+        }
+        for field in parquet.read_schema(rows)
+    ]
+    file_object = {
+        "@type": "cr:FileObject",
+        "@id": ROWS,
+        "name": ROWS,
+        "contentUrl": ROWS,
+        "encodingFormat": "application/x-parquet",
+        "sha256": digest,
+    }
+    described: dict[str, Any] = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": name.split("/")[1],
+        "description": certificate.sentence,
+        "datePublished": certificate.date[:10],
+        "distribution": [file_object],
+        "recordSet": [{"@type": "cr:RecordSet", "@id": "rows", "name": "rows", "field": fields}],
+    }
+    return (
+        json.dumps(described | ({} if license is None else {"license": license}), indent=1, ensure_ascii=False) + "\n"
+    )
+
+
+def _type(arrow: str) -> str:
+    return next((found for stem, found in _TYPES.items() if arrow.startswith(stem)), "sc:Text")
+
+
+_CONTEXT: Mapping[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "dct": "http://purl.org/dc/terms/",
+    "conformsTo": "dct:conformsTo",
+    "recordSet": "cr:recordSet",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "extract": "cr:extract",
+    "column": "cr:column",
+    "source": "cr:source",
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+}
+
+
+def _require_name(name: str) -> None:
+    owner, slash, own = name.partition("/")
+    if not (
+        slash
+        and owner
+        and own
+        and "/" not in own
+        and all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (owner, own))
+    ):
+        raise FileError(
+            f"{name!r} is no name of a repository",
+            where="hub",
+            expected="OWNER/NAME, of letters, digits, '-', '_' and '.'",
+            remedy="give the repository such a name",
+        )
+
+
+def _unlike(where: str, what: str) -> FileError:
+    return FileError(
+        what,
+        where=where,
+        expected="the files of a release: certificate, card, rows, model, policy, simulator, report",
+        remedy="move everything else out of the folder; keys, ledgers and registers are never published",
+    )
