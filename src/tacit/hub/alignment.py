@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.methods.alignment.plan import AlignmentPlan
+from tacit.methods.alignment.preferences import PreferencePlan
 from tacit.methods.alignment.steered import Steered
 from tacit.privacy.certificate.certificate import Release
 
@@ -26,7 +27,8 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Stee
     Raises:
         ValueError: the arrays are those of another adapter.
     """
-    plan, share = AlignmentPlan.from_json(config["plan"]), config["share"]
+    kind = PreferencePlan if "pairs" in config["plan"] else AlignmentPlan
+    plan, share = kind.from_json(config["plan"]), config["share"]
     iterates, words = weights["iterates"], weights["words"]
     layout = {name: (part.ndim, part.dtype) for name, part in weights.items()}
     if layout != {"iterates": (2, np.dtype(np.float32)), "words": (1, np.dtype(np.int64))}:

@@ -89,6 +89,22 @@ def inverted(logits: Tensor, draws: Tensor) -> Tensor:
     return torch.searchsorted(total, draws[:, None].double(), right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
+@torch.no_grad()
+def laid_out(model: LanguageModel, prefix: Tensor, prompts: Tensor, written: Tensor, first: int) -> Completions:
+    """Completions [B, K, T] that somebody else wrote, with what the lower layers make of them.
+
+    Args:
+        model, prefix, prompts: as for `complete`.
+        written: the completions, places in the vocabulary.
+        first: the first layer that an adapter changes.
+    """
+    texts, times, length = written.shape
+    last = prompts[:, -1:].repeat_interleave(times, dim=0)
+    tokens = torch.cat([last, model.vocabulary[written.flatten(0, 1)[:, :-1]]], dim=1)
+    residual = model.below(tokens, read(model, prefix, prompts).repeated(times, length), first)
+    return Completions(prompts, written, residual.view(texts, times, length, -1))
+
+
 def log_softmax(model: LanguageModel, prefix: Tensor, completions: Completions, steering: Steering) -> Tensor:
     """Log-probabilities [B, K, T, V] at the places of completions, differentiable in the steering [1 or B K, P]."""
     texts, times, length, _ = completions.residual.shape

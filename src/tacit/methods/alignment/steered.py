@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +16,9 @@ from tacit.agents.language.models import LanguageModel
 from tacit.agents.language.sampling import Completions, complete, divergence
 from tacit.agents.language.texts import Tokenizer, Writer
 from tacit.errors import PlanError
-from tacit.methods.alignment.plan import AlignmentPlan
 
 Float32 = NDArray[np.float32]
+
 
 HALVINGS = 7
 """Steps of the search for a share of the adapter."""
@@ -30,14 +31,14 @@ class Steered:
     """A frozen language model with the released parameters of an adapter.
 
     Args:
-        plan: under which they were learned.
+        plan: under which they were learned, an `AlignmentPlan` or a `PreferencePlan`.
         iterates: parameters at the start and after each round, [rounds + 1, P].
         words: tokens of the public vocabulary [V].
         writer: the model, which no release holds; None until `using` is given it.
         share: of the way from the start to the last parameters (`shrunk`).
     """
 
-    plan: AlignmentPlan
+    plan: Any
     iterates: Float32
     words: NDArray[np.int64]
     writer: Writer | None = None
