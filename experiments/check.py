@@ -38,6 +38,7 @@ EXPERIMENTS = (
     "dppg_riverswim",
     "dppg_votes",
     "dppg_fair",
+    "alignment",
     "experts_accounting",
     "experts_prefixes",
     "experts_histograms",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tacit.data.spec import space_of as space_of
     from tacit.data.trajectories import Trajectories as Trajectories
     from tacit.errors import TacitError as TacitError
+    from tacit.methods import alignment as alignment
     from tacit.methods import experts as experts
     from tacit.methods import improvement as improvement
     from tacit.methods import mobility as mobility
@@ -51,6 +52,7 @@ _HOMES = {
     "space_of": "data.spec",
 }
 _MODULES = {
+    "alignment": "tacit.methods.alignment",
     "experts": "tacit.methods.experts",
     "hub": "tacit.hub",
     "improvement": "tacit.methods.improvement",

@@ -161,7 +161,7 @@ def test_the_log_odds_of_a_choice() -> None:
     assert bounds.choice_law(rates.Counts(5, 10, 5, 10), 0.95) == 0.0
 
 
-@pytest.mark.parametrize("name", ["lsl", "ucb-vi", "pate-gan"])
+@pytest.mark.parametrize("name", ["lsl", "ucb-vi", "alignment", "pate-gan"])
 def test_one_canary_a_run_is_below_its_certificate(name: str) -> None:
     found = audit(name, effort=FEW, noise=3)
     assert found.stands

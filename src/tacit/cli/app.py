@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import declarations, improve_declaration, plan_declarations, sharing
+from tacit.cli import align_declarations, declarations, improve_declaration, plan_declarations, sharing
 from tacit.cli.console import Interrupted, complain, say
 from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
@@ -37,6 +37,8 @@ _OPTIONAL = {
     "jinja2": "report",
     "mujoco": "mujoco",
     "Box2D": "box2d",
+    "gguf": "text",
+    "tokenizers": "text",
     "onnx": "onnx",
     "tensorboard": "tensorboard",
     "h3": "h3",
@@ -65,6 +67,8 @@ FUNCTIONS: dict[type, str] = {
     plan_declarations.Train: "train.train",
     plan_declarations.Learn: "learn.learn",
     plan_declarations.Imitate: "imitate.imitate",
+    align_declarations.Align: "align.align",
+    align_declarations.Complete: "align.complete",
     declarations.Generate: "generate.generate",
     declarations.Map: "generate.draw",
     declarations.Play: "policies.play",

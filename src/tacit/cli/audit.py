@@ -17,6 +17,7 @@ from tacit.errors import CertificateError, FileError
 from tacit.evaluation import audits
 from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report import (
+    AlignmentReport,
     EvaluationReport,
     ExpertsReport,
     ImprovementReport,
@@ -178,6 +179,7 @@ def report(command: declarations.Report) -> None:
         "improve": ImprovementReport,
         "train": PolicyReport,
         "learn": ExpertsReport,
+        "align": AlignmentReport,
         "imitate": MovementReport,
     }
     kind = kinds.get(stored["command"], Report)

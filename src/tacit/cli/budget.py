@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit import plain_files
+from tacit.cli.align_declarations import Align
 from tacit.cli.console import Interrupted, complain, say
 from tacit.cli.improve_declaration import Improve
 from tacit.cli.plan_declarations import Evaluate, Imitate, Learn, Synthesize
@@ -24,7 +25,7 @@ from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
-Command = Synthesize | Evaluate | Improve | Learn | Imitate
+Command = Synthesize | Evaluate | Improve | Learn | Imitate | Align
 """What spends from the ledger of its records."""
 LEDGER = "ledger"
 """In the folder of the run, where nobody is behind the records."""

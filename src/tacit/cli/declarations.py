@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
+from tacit.cli.align_declarations import Align, Complete
 from tacit.cli.improve_declaration import Improve
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
 from tacit.cli.sharing import Hub
@@ -18,7 +19,8 @@ Audited = Literal[
     "movement-federated", "experts", "privorl", "privorl@0.1", "privorl@1", "privorl-people", "privorl-j",
     "privorl-j@0.1", "privorl-j@1", "privorl-j-context", "raking", "pgm", "mst", "aim", "privsyn", "pate-gan",
     "residual", "importance", "fqe", "dr", "ssp", "overlap", "lsw", "lsl", "choice", "dp-sgd", "dp-sgd@0.1",
-    "dp-sgd@1", "consensus", "return-weighted", "improvement", "one-shot", "epr", "pategail", "ucb-vi", "selection",
+    "dp-sgd@1", "consensus", "return-weighted", "improvement", "one-shot", "epr", "pategail", "ucb-vi",
+    "alignment", "selection",
 ]
 # fmt: on
 """What `tacit audit --methods` takes: the cases of `tacit.evaluation.audits.running`."""
@@ -475,6 +477,8 @@ Command = Annotated[  # without a text of its own, tyro parses the sources of `t
         | Annotated[Train, subcommand("train")]
         | Annotated[Learn, subcommand("learn")]
         | Annotated[Imitate, subcommand("imitate")]
+        | Annotated[Align, subcommand("align")]
+        | Annotated[Complete, subcommand("complete")]
         | Annotated[Generate, subcommand("generate")]
         | Annotated[Map, subcommand("map")]
         | Annotated[Play, subcommand("play")]

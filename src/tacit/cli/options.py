@@ -326,3 +326,19 @@ MOBILITY_OPTIONS: Table = {
     "one-shot": {"tacit.methods.mobility.plan:OneShotPlan": ("floor",)},
     "pategail": {"tacit.methods.mobility.pategail.plan:PateGailPlan": ("rounds", "floor")},
 }
+ALIGNMENT_OPTIONS: Table = {
+    "align": {
+        "tacit.methods.alignment.plan:AlignmentPlan": (
+            "rounds",
+            "people",
+            "prompts",
+            "prompt_tokens",
+            "completions",
+            "tokens",
+            "clip_norm",
+            "step",
+            "critic",
+            "kl",
+        )
+    }
+}

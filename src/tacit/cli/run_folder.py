@@ -146,8 +146,8 @@ class RunFolder:
             raise FileError(
                 "run.json is missing, truncated or of another kind",
                 where=str(self.path),
-                expected="the folder of a run of `tacit demo`, `synthesize`, `evaluate`, `improve`, `train`, `learn` "
-                "or `imitate`",
+                expected="the folder of a run of `tacit demo`, `synthesize`, `evaluate`, `improve`, `train`, `learn`, "
+                "`imitate` or `align`",
                 remedy="check the path, or start a new run in another folder",
             )
         return value

@@ -1,10 +1,11 @@
 """Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
 
-Seven kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
+Eight kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
 (`tacit.methods.synthesis.trajectories`), a baseline of the former (`tacit.methods.synthesis.baselines`), a policy that
 people taught (`tacit.policy_gradient`), one that experts taught (`tacit.experts`), one that improves on logged
-decisions (`tacit.improvement`) and a simulator of movement (`tacit.methods.mobility`). Beside them there are folders of
-the experts' own policies, one file each (`save_experts`, `load_experts`), which are no release.
+decisions (`tacit.improvement`), a simulator of movement (`tacit.methods.mobility`) and a steered language model
+(`tacit.alignment`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
+`load_experts`), which are no release.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ _KINDS = {
     "policy": ("tacit.methods.policy_gradient.state.Learned",),
     "experts": ("tacit.methods.experts.learned.Learned",),
     "improvement": ("tacit.methods.improvement.improved.Improvement",),
+    "alignment": ("tacit.methods.alignment.steered.Steered",),
     "imitation": (
         "tacit.methods.mobility.simulator.Simulator",
         "tacit.methods.mobility.baselines.models.BlockChain",

@@ -51,6 +51,19 @@ def test_crowds_are_smaller_where_many_would_take_too_much(
     assert seen == crowds
 
 
+@pytest.mark.parametrize(("units", "crowds"), [(40, {1, 2, 5, 33, 40}), (2, {1, 2, 5})])
+def test_crowds_are_smaller_where_each_unit_is_much_work(units: int, crowds: set[int]) -> None:
+    seen = set[int]()
+
+    def contributions(rows: Rows, units: np.ndarray) -> np.ndarray:
+        seen.add(len(units))
+        return rows["rewards"][:, 0]
+
+    held = 4 + 8 + 4 + 4 + 3 * 1 + 4  # six columns, mask, result
+    isolation.check_isolation(contributions, SPEC, 1, where="sum", work=isolation.MOST_HELD // units - held)
+    assert seen == crowds
+
+
 # -- how many units there are ------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from tacit.evaluation.audits.cases import Asked, Case, Seen
 from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, of_plan, with_noise
 from tacit.methods import experts, improvement, mobility, selection, synthesis
 from tacit.methods import off_policy_evaluation as ope
+from tacit.methods.alignment.plan import AlignmentPlan
 from tacit.methods.experts.consensus import CONSENSUS, TRAINING
 from tacit.methods.mobility import baselines, pategail
 from tacit.methods.policy_gradient.baselines.ucb_vi import UcbVi
@@ -189,16 +190,28 @@ def consensus(name: str) -> Case:
     return _single(name, words, EXPERT, plan, alone.prefixes, together=50)
 
 
-def ucb_vi(name: str) -> Case:
-    """Counters of people who are met, a round of all canaries first."""
+def met(name: str, words: str, small: Callable[[int], Any]) -> Case:
+    """Correlated noisy sums over people who are met once; `small` is a plan for so many people in a round.
+
+    All canaries come in the first round.
+    """
 
     def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
-        small = UcbVi(states=4, actions=2, horizon=4, rounds=8, users=canaries)
-        return of_plan(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
+        return of_plan(small(canaries).calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
 
-    words = "UCB-VI with people met once: correlated noisy sums"
-    case = certified.case(UcbVi(states=4, actions=2, horizon=4, noise_multiplier=1.0).parts(), PERSON, words=words)
+    priced = dataclasses.replace(small(1), noise_multiplier=1.0)
+    case = certified.case(priced.parts(), PERSON, words=f"{words}: correlated noisy sums")
     return dataclasses.replace(case, name=name, plan=plan, crowd=0)
+
+
+def ucb_vi(canaries: int) -> UcbVi:
+    """A small plan of counters."""
+    return UcbVi(states=4, actions=2, horizon=4, rounds=8, users=canaries)
+
+
+def aligned(canaries: int) -> AlignmentPlan:
+    """A small plan of alignment."""
+    return AlignmentPlan(rounds=4, people=canaries)
 
 
 def best_of_several(name: str) -> Case:
@@ -269,7 +282,8 @@ METHODS: Mapping[str, Callable[[], Case]] = {
         PERSON,
         functools.partial(pategail.recipe, "linear", POPULATION),
     ),
-    "ucb-vi": lambda: ucb_vi("ucb-vi"),
+    "ucb-vi": lambda: met("ucb-vi", "UCB-VI with people met once", ucb_vi),
+    "alignment": lambda: met("alignment", "alignment of a language model with people met once", aligned),
     "selection": lambda: best_of_several("selection"),
 }
 """Cases by the name that the command line has for them; after "@" stands another sampling rate."""

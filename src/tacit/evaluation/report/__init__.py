@@ -1,9 +1,10 @@
 """The report of a release: one self-contained HTML page.
 
-`Report` (of synthetic rows), `EvaluationReport`, `ImprovementReport`, `PolicyReport`, `ExpertsReport` and
-`MovementReport` hold plain public inputs; `render` turns any of them into the page.
+`Report` (of synthetic rows), `EvaluationReport`, `ImprovementReport`, `PolicyReport`, `ExpertsReport`,
+`MovementReport` and `AlignmentReport` hold plain public inputs; `render` turns any of them into the page.
 """
 
+from tacit.evaluation.report.alignment import AlignmentReport, Sample, Wrote
 from tacit.evaluation.report.evaluation import EvaluationReport
 from tacit.evaluation.report.evidence import Attack, Audit, Caught, Cost, Histogram, Nearest, Points, Score, histogram
 from tacit.evaluation.report.experts import Consensus, ExpertsReport, Played, Votes
@@ -23,6 +24,7 @@ from tacit.evaluation.report.whole_trajectories import (
 )
 
 __all__ = [
+    "AlignmentReport",
     "Attack",
     "Audit",
     "Caught",
@@ -47,9 +49,11 @@ __all__ = [
     "PolicyReport",
     "Report",
     "Return",
+    "Sample",
     "Score",
     "Votes",
     "WholeTrajectories",
+    "Wrote",
     "drawn_lines",
     "drawn_paths",
     "histogram",

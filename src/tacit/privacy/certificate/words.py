@@ -32,6 +32,8 @@ LISTS = ("covered", "not_covered", "not_protected", "assumptions")
 """The fields that hold lines for people."""
 METHODS: Mapping[str, str] = {
     "improvement of logged decisions": "improvement.plan:ImprovementPlan",
+    "alignment of a language model (DPPG)": "alignment.plan:AlignmentPlan",
+    "alignment of a language model (DPO)": "alignment.preferences:PreferencePlan",
     "learning from experts (consensus and DP-SGD)": "experts.consensus:Consensus",
     "learning from experts (return-weighted imitation)": "experts.imitation:ReturnWeighted",
     "learning from experts (clone votes)": "experts.votes:Votes",

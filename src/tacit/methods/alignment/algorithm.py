@@ -1,0 +1,126 @@
+"""Private policy gradient on an adapter of a frozen language model ("DPPG", arXiv:2501.19080, with one clip a person).
+
+Input: people with texts behind a vault; a calibrated plan (rounds, N, K, T, C, sigma); a model with a public reward
+1. for k = 0 .. rounds - 1:
+2.     vault.enroll: N new people get K completions of each of their prompts, T tokens each    (people.py, writing.py)
+3.     each gives  x_u = mean_{k, t} A_kt grad log pi(y_kt), A from own completions             (contributions.py)
+4.     g <- (sum_u clip(x_u, C) + n_k) / N,  n_k from correlated noise                          (vault.noisy_sum)
+5.     theta <- theta + step g
+6. release theta: completing, and shrinking on public prompts, are post-processing             (steered.py)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit.agents.language.judges import Reward
+from tacit.agents.language.texts import Writer
+from tacit.errors import PlanError
+from tacit.methods.alignment.contributions import PersonGradient, Released
+from tacit.methods.alignment.plan import PART, AlignmentPlan
+from tacit.methods.alignment.steered import Steered
+from tacit.methods.alignment.writing import Writing
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.ledger import checkpoint
+from tacit.privacy.vault.base import Run, exhausted
+from tacit.privacy.vault.user_vault import UserVault
+
+Progress = Callable[[int, int], None]
+"""Called after each round with (rounds done, rounds in all): both are public."""
+
+
+def fit(
+    plan: AlignmentPlan,
+    vault: UserVault,
+    model: Writer,
+    *,
+    reward: Reward | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Release[Steered]:
+    """Learn an adapter from people who are met, under the plan's promise.
+
+    Args:
+        plan: calibrated (or priced) for the vault's unit, and made for this model and reward (`AlignmentPlan.of`).
+        vault: the people, the register of who contributed, and the ledger.
+        model: with its tokenizer, public vocabulary and prefix.
+        reward: the public reward model; None where people alone value completions and the plan has no critic.
+        folder: where checkpoints go (released values only): at the start, and after every round.
+        resume: go on from `folder`'s checkpoint, if there is one. Rounds that were claimed and not kept are lost; the
+            noise goes on with a fresh block.
+        progress: called after each round.
+
+    Raises:
+        PlanError: the plan is for another model or reward, or the vault has several replicates.
+        PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
+        BudgetExceeded: the ledger cannot pay for the plan.
+    """
+    _require_fit(plan, vault, model, reward)
+    path = None if folder is None else Path(folder) / "checkpoint.safetensors"
+    iterates = plan.adapter.start(model.model.shape).double().numpy()[None]
+    run = vault.reserve(plan)
+    kept = resume and path is not None and path.exists()
+    if kept and path is not None:
+        iterates = _loaded(path, run, vault, iterates.shape[1])
+    if vault.touched(run) and not (kept and (len(iterates) > 1 or vault.steps_left(run, PART))):
+        raise exhausted(run, PART)
+    if path is not None and not kept:
+        _save(path, run, vault, iterates)
+    contribution = PersonGradient(plan, model)
+    for k in range(plan.rounds - vault.steps_left(run, PART), plan.rounds):
+        theta = iterates[-1].astype(np.float32)
+        vault.enroll(run, Writing(plan, model, reward, torch.from_numpy(theta)))
+        mean = vault.noisy_sum(run, PART, contribution, Released(theta))[0]
+        iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
+        if path is not None:
+            _save(path, run, vault, iterates)
+        if progress is not None:
+            progress(k + 1, plan.rounds)
+    return vault.release(run, Steered(plan, iterates.astype(np.float32), _words(model), model), label=plan.label())
+
+
+def _words(model: Writer) -> NDArray[np.int64]:
+    return np.asarray(model.model.vocabulary.numpy(), np.int64)
+
+
+def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: Reward | None) -> None:
+    digest = "" if reward is None else reward.digest
+    declared = (plan.base, plan.words, plan.prefix, plan.reward)
+    needed = plan.feedback == "model" or plan.critic > 0
+    if declared != (model.model.digest, model.words, model.prefix, digest) or (needed and reward is None):
+        raise PlanError(
+            "the plan is for another model, vocabulary, prefix or reward",
+            where="alignment.fit",
+            expected="those whose digests the plan states, and a reward where the plan's feedback or critic is one",
+            remedy="make the plan with AlignmentPlan.of(model, reward, ...)",
+        )
+    if vault.replicates != 1:
+        raise PlanError(
+            f"the vault has {vault.replicates} replicates",
+            where="alignment.fit",
+            expected="one population",
+            remedy="open a vault for each",
+        )
+
+
+def _save(path: Path, run: Run, vault: UserVault, iterates: NDArray[np.float64]) -> None:
+    checkpoint.save(path, {"iterates": torch.from_numpy(iterates)}, plan_id=run.plan_id, ledger=vault.ledger)
+
+
+def _loaded(path: Path, run: Run, vault: UserVault, parameters: int) -> NDArray[np.float64]:
+    iterates = checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger).get("iterates")
+    if iterates is None or iterates.ndim != 2 or iterates.shape[1] != parameters:
+        raise PlanError(
+            "the checkpoint is of another adapter",
+            where=str(path),
+            expected="what the run was begun with",
+            remedy="resume with the same plan and model",
+        )
+    return np.asarray(iterates.double().numpy())

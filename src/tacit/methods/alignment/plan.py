@@ -1,0 +1,224 @@
+"""The public parameters of private alignment: everything that is decided before anybody's text is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Self, get_args
+
+from tacit.agents.language.adapters import Adapter, Bias
+from tacit.agents.language.judges import Reward
+from tacit.agents.language.texts import Writer
+from tacit.data.spec import Box, PublicSpec
+from tacit.errors import PlanError
+from tacit.privacy.certificate.words import Label
+from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
+from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.vault import plan as plans
+from tacit.units import Unit
+from tacit.validation import check, positive, whole
+
+PART = "adapter"
+"""The name of the part."""
+
+Feedback = Literal["model", "person"]
+"""Who values completions: a public reward model, or each person those of their own."""
+
+_LARGEST = 1e6  # of a number in the residual stream; the clip, and not this, bounds what a person adds
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentPlan(plans.PrivatePlan):
+    """Private policy gradient on an adapter of a frozen language model.
+
+    Raises:
+        PlanError: a value is out of range, or two of them exclude each other.
+    """
+
+    method: ClassVar[str] = "alignment of a language model (DPPG)"
+    source: ClassVar[str] = "Differentially Private Policy Gradient (arXiv:2501.19080), section 6 and appendix C"
+
+    rounds: int = 1
+    """number of rounds; a single one has the least noise."""
+    people: int = 768
+    """how many people are met for a round; the divisor, however many came."""
+    sampling_rate: float | None = None
+    """None for people who are met once; or everybody's chance to take part in a round, from a pool."""
+    prompts: int = 1
+    """how many prompts of one person are read at most."""
+    prompt_tokens: int = 8
+    """first tokens of a person's text that are the prompt; who has fewer adds nothing."""
+    completions: int = 4
+    """K, completions of a prompt; more of them cost no privacy."""
+    tokens: int = 16
+    """T, tokens of every completion."""
+    adapter: Adapter = field(default_factory=Bias)
+    """what is learned."""
+    clip_norm: float = 2.8
+    """the largest norm of all that one person adds to a round."""
+    step: float = 2.0
+    """step size."""
+    feedback: Feedback = "model"
+    """see `Feedback`."""
+    reward_bound: float = 10.0
+    """rewards are clipped to -bound .. bound."""
+    critic: float = 0.7
+    """share of the public reward of a completion's beginning that is taken off what follows it; 0 for no critic."""
+    segment: int = 4
+    """after how many tokens each the critic looks at the beginning."""
+    kl: float = 0.0
+    """factor of the log-ratio to the reference that is taken off the reward of a completion."""
+    base: str = ""
+    """SHA-256 of the base model."""
+    reward: str = ""
+    """SHA-256 of the public reward model."""
+    words: str = ""
+    """SHA-256 of the public vocabulary."""
+    prefix: str = ""
+    """public words before every prompt."""
+    noise_multiplier: float | None = None
+    """sigma of the whole plan; None until calibrated."""
+    correlation: Correlation = "toeplitz"
+    """of the noise of successive rounds."""
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    """the promise; None until the plan is calibrated."""
+
+    def __post_init__(self) -> None:
+        whole(
+            rounds=self.rounds,
+            people=self.people,
+            prompts=self.prompts,
+            prompt_tokens=self.prompt_tokens,
+            tokens=self.tokens,
+            segment=self.segment,
+        )
+        whole(2, completions=self.completions)
+        positive(clip_norm=self.clip_norm, step=self.step, reward_bound=self.reward_bound)
+        check("feedback", self.feedback, self.feedback in get_args(Feedback), " or ".join(get_args(Feedback)))
+        finite = 0 <= self.critic < math.inf and 0 <= self.kl < math.inf
+        check("critic, kl", (self.critic, self.kl), finite, "finite numbers >= 0")
+        rated = self.sampling_rate is None or 0 < self.sampling_rate <= 1
+        check("sampling_rate", self.sampling_rate, rated, "None, or a probability in (0, 1]")
+        self.parts()
+        if self.epsilon is not None:
+            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+        if self.unit is not None and self.delta is not None:
+            plans.check_delta(self.delta, self.unit)
+
+    @classmethod
+    def of(cls, writer: Writer, reward: Reward | None, **options: object) -> Self:
+        """A plan for this model, vocabulary, prefix and public reward, whose digests certificates then state.
+
+        Args:
+            writer: the model.
+            reward: the public reward; None where people alone value completions and there is no critic.
+            options: other fields.
+        """
+        digest = "" if reward is None else reward.digest
+        declared = {"base": writer.model.digest, "reward": digest, "words": writer.words, "prefix": writer.prefix}
+        return cls(**declared, **options)  # type: ignore[arg-type]
+
+    @property
+    def rows(self) -> int:
+        """Completions of one person."""
+        return self.prompts * self.completions
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Lengths of a completion at which the public reward values it: of its beginnings, and of the whole."""
+        return (*(range(self.segment, self.tokens, self.segment) if self.critic else ()), self.tokens)
+
+    def parts(self) -> tuple[PoissonSum] | tuple[UserSum]:
+        """The only touch of people's texts: a noisy sum a round."""
+        if self.sampling_rate is not None:
+            return (
+                PoissonSum(
+                    name=PART,
+                    steps=self.rounds,
+                    sampling_rate=self.sampling_rate,
+                    clip_norm=self.clip_norm,
+                    noise_multiplier=self.noise_multiplier,
+                    rows_per_unit=self.rows,
+                    rows="first",
+                ),
+            )
+        return (
+            UserSum(
+                name=PART,
+                steps=self.rounds,
+                users=self.people,
+                clip_norm=self.clip_norm,
+                noise_multiplier=self.noise_multiplier,
+                rows_per_unit=self.rows,
+                correlation=self.correlation,
+            ),
+        )
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).
+
+        Raises:
+            PlanError: the plan says no noise; epsilon or delta is out of range, or delta >= 1 / population.
+        """
+        if self.noise_multiplier == 0:
+            raise PlanError(
+                f"the plan says no noise, and epsilon {epsilon:g} is asked for",
+                where=f"{self.method} plan",
+                expected="noise_multiplier=None, for the least noise that keeps epsilon",
+                remedy="leave noise_multiplier out, or state the infinite epsilon with plan.account(...)",
+            )
+        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
+
+    def spec(self, writer: Writer) -> PublicSpec:
+        """Public bounds of a row: one completion.
+
+        observation: prompt tokens, and a draw for each token of the completion. action: its tokens, as places in the
+        vocabulary; the public reward at each of `looks`; and what the frozen layers made of each token before one that
+        was written, T times width. reward: what the completion is worth.
+        """
+        width, b = writer.model.shape.width, self.reward_bound
+        said = self.tokens, len(self.looks), self.tokens * width
+        low, high = (0.0, -b, -_LARGEST), (len(writer.model.vocabulary) - 1.0, b, _LARGEST)
+        return PublicSpec(
+            observation=Box(
+                (0.0,) * (self.prompt_tokens + self.tokens),
+                (writer.model.shape.tokens - 1.0,) * self.prompt_tokens + (1.0,) * self.tokens,
+            ),
+            action=Box(
+                sum(((value,) * times for value, times in zip(low, said, strict=True)), ()),
+                sum(((value,) * times for value, times in zip(high, said, strict=True)), ()),
+            ),
+            reward=Box((-b,), (b,)),
+            source="declared",
+        )
+
+    def label(self) -> Label:
+        """The certificate's words."""
+        name = "person" if self.unit is None else self.unit.name
+        values = (
+            "a public reward model, by its SHA-256"
+            if self.feedback == "model"
+            else f"each {name}'s own feedback, clipped to public bounds"
+        )
+        return Label(
+            covered=(
+                f"the parameters of the adapter after all {self.rounds:,} round(s), and all that is computed from them",
+                f"everything of one {name}: at most {self.prompts:,} prompt(s), their {self.completions:,} completions "
+                "each and what these are worth enter as one contribution under one clip",
+            ),
+            not_covered=(
+                f"what is public, by its SHA-256 or as it stands: base model {self.base or 'unnamed'}, reward model "
+                f"{self.reward or 'none'}, vocabulary {self.words or 'unnamed'}, and the words {self.prefix!r}",
+                "the choice of hyper-parameters: it must have been made without looking at these texts",
+                f"the completions that a {name} sees: they are a function of own prompts and of the adapter",
+                "whatever the curator computes from the texts outside the vault (see the ledger's notes)",
+            ),
+            not_protected=(
+                "what is true of the population rather than of one person",
+                "everybody whose texts the base model, the reward model or the vocabulary were made from",
+                f"several {name}s that belong to one person, where ids do not show it",
+            ),
+            assumptions=(f"completions are valued by {values}; a {name}'s feedback depends on no other {name}'s",),
+        )

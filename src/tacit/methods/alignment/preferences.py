@@ -1,0 +1,273 @@
+"""Preferences between two completions of a prompt: direct preference optimisation (DPO, arXiv:2305.18290), privately.
+
+A person's pairs enter every noisy sum under one clip:
+
+    x = 1 / pairs sum beta sigma(-m) (grad log pi(chosen) - grad log pi(rejected)),
+    m = beta (log pi(chosen) - log pi_0(chosen) - log pi(rejected) + log pi_0(rejected))
+
+The divisor is the plan's number of pairs, and nothing of one person depends on another's pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.agents.language.adapters import Adapter, Bias, Steering
+from tacit.agents.language.sampling import Completions, filled, laid_out, log_softmax, scores
+from tacit.agents.language.texts import Writer
+from tacit.data.spec import Box, PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DataError, PlanError
+from tacit.methods.alignment.contributions import TOGETHER, Released, work
+from tacit.methods.alignment.steered import Steered
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+from tacit.validation import check, positive, whole
+
+PART = "preferences"
+"""The name of the part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferencePlan(plans.PrivatePlan):
+    """DPO on an adapter of a frozen language model, by noisy sums over people's pairs.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "alignment of a language model (DPO)"
+    source: ClassVar[str] = "Direct Preference Optimization (arXiv:2305.18290)"
+
+    rounds: int = 8
+    """number of noisy sums."""
+    sampling_rate: float = 1.0
+    """everybody's chance to take part in one."""
+    pairs: int = 4
+    """how many pairs of one person are read at most."""
+    prompt_tokens: int = 8
+    """tokens of a prompt."""
+    tokens: int = 16
+    """tokens of a completion."""
+    adapter: Adapter = field(default_factory=Bias)
+    """what is learned."""
+    beta: float = 0.1
+    """factor of the log-ratios."""
+    clip_norm: float = 1.0
+    """the largest norm of all that one person adds to a sum."""
+    step: float = 1.0
+    """step size."""
+    base: str = ""
+    """SHA-256 of the base model."""
+    words: str = ""
+    """SHA-256 of the public vocabulary."""
+    prefix: str = ""
+    """public words before every prompt."""
+    noise_multiplier: float | None = None
+    """sigma; None until calibrated."""
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    """the promise; None until the plan is calibrated."""
+
+    def __post_init__(self) -> None:
+        whole(rounds=self.rounds, pairs=self.pairs, prompt_tokens=self.prompt_tokens, tokens=self.tokens)
+        positive(beta=self.beta, clip_norm=self.clip_norm, step=self.step)
+        self.parts()
+        if self.epsilon is not None:
+            check("epsilon", self.epsilon, 0 < self.epsilon <= math.inf, "a number > 0")
+
+    @classmethod
+    def of(cls, writer: Writer, **options: object) -> Self:
+        """A plan for this model, vocabulary and prefix."""
+        declared = {"base": writer.model.digest, "words": writer.words, "prefix": writer.prefix}
+        return cls(**declared, **options)  # type: ignore[arg-type]
+
+    def parts(self) -> tuple[PoissonSum]:
+        """The only touch of people's pairs: a noisy sum a round."""
+        return (
+            PoissonSum(
+                name=PART,
+                steps=self.rounds,
+                sampling_rate=self.sampling_rate,
+                clip_norm=self.clip_norm,
+                noise_multiplier=self.noise_multiplier,
+                rows_per_unit=self.pairs,
+                rows="first",
+            ),
+        )
+
+    def spec(self, writer: Writer) -> PublicSpec:
+        """Public bounds of a row: a prompt's tokens, and those of the chosen and of the rejected completion."""
+        n, both, most = self.prompt_tokens, 2 * self.tokens, len(writer.model.vocabulary) - 1.0
+        return PublicSpec(
+            observation=Box((0.0,) * n, (writer.model.shape.tokens - 1.0,) * n),
+            action=Box((0.0,) * both, (most,) * both),
+            reward=Box((0.0,), (1.0,)),
+            source="declared",
+        )
+
+    def label(self) -> Label:
+        """The certificate's words."""
+        name = "person" if self.unit is None else self.unit.name
+        return Label(
+            covered=(
+                f"the parameters of the adapter after all {self.rounds:,} round(s), and all that is computed from them",
+                f"everything of one {name}: at most {self.pairs:,} pair(s) enter every sum under one clip",
+            ),
+            not_covered=(
+                f"what is public, by its SHA-256 or as it stands: base model {self.base or 'unnamed'}, vocabulary "
+                f"{self.words or 'unnamed'}, and the words {self.prefix!r}",
+                "the choice of hyper-parameters: it must have been made without looking at these pairs",
+                "whatever the curator computes from the pairs outside the vault (see the ledger's notes)",
+            ),
+            not_protected=(
+                "what is true of the population rather than of one person",
+                "everybody whose texts the base model or the vocabulary were made from",
+                f"several {name}s that belong to one person, where ids do not show it",
+            ),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PairGradient:
+    """The gradient of one person's log-likelihood of preferences, at the released parameters.
+
+    Args:
+        plan: sizes and beta.
+        writer: the model.
+    """
+
+    plan: PreferencePlan
+    writer: Writer
+
+    @property
+    def work(self) -> int:
+        """Bytes that pass through memory for one unit."""
+        return work(self.writer.model.shape, 2 * self.plan.pairs * self.plan.tokens)
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
+        """[U, P]."""
+        plan, mask = self.plan, torch.from_numpy(np.array(rows["mask"], bool)).flatten()
+        theta = torch.from_numpy(np.array(state.theta, np.float32))
+        prompts, written = (
+            torch.from_numpy(np.array(rows[name], np.int64)).flatten(0, 1) for name in ("observations", "actions")
+        )
+        vectors = torch.zeros(len(mask), len(theta))
+        there = torch.nonzero(mask)[:, 0]
+        for some in torch.split(there, TOGETHER) if len(there) else ():
+            vectors[some] = self._gradients(prompts[some], written[some].view(len(some), 2, plan.tokens), theta)
+        total = vectors.view(len(rows["mask"]), -1, len(theta)).sum(dim=1)
+        return np.asarray(total.numpy(), np.float64) / plan.pairs
+
+    def _gradients(self, prompts: Tensor, written: Tensor, theta: Tensor) -> Tensor:
+        """[B, P] of B pairs [B, 2, T], the chosen first."""
+        model, before, adapter, beta = self.writer.model, self.writer.before, self.plan.adapter, self.plan.beta
+        given, rows = len(prompts), filled(len(prompts), self.plan.prompt_tokens, 2)
+        done = laid_out(model, before, prompts[rows], written[rows], adapter.first)
+        ours, theirs = (_chances(self.writer, done, adapter, one) for one in (theta, adapter.start(model.shape)))
+        ratios = (ours - theirs).double().sum(dim=2)  # in float64 a last digit decides nothing
+        pull = beta * torch.sigmoid(-beta * (ratios[:, 0] - ratios[:, 1]))
+        weights = torch.stack([pull, -pull], dim=1).float()[..., None].expand(done.written.shape)
+        return scores(model, before, done, adapter, theta, weights)[:given]
+
+
+@torch.no_grad()
+def _chances(writer: Writer, done: Completions, adapter: Adapter, theta: Tensor) -> Tensor:
+    """log-probabilities [B, K, T] of what was written."""
+    found = log_softmax(writer.model, writer.before, done, Steering(adapter, theta[None]))
+    return found.gather(3, done.written[..., None])[..., 0]
+
+
+def pairs_of(
+    plan: PreferencePlan,
+    writer: Writer,
+    people: Sequence[str],
+    pairs: Sequence[tuple[str, str, str]],
+    *,
+    simulated: bool,
+) -> Trajectories:
+    """Records of pairs: everyone's texts as tokens.
+
+    Args:
+        plan: sizes.
+        writer: the model.
+        people: whose pair each is [n].
+        pairs: (prompt, chosen, rejected) [n]; a prompt is its first tokens, and completions are cut.
+        simulated: whether no pair is a real person's.
+
+    Raises:
+        DataError: no pair is long enough and within the vocabulary.
+    """
+    places = {token: place for place, token in enumerate(writer.model.vocabulary.tolist())}
+    ids, seen, done = list[str](), list[list[int]](), list[list[int]]()
+    for person, (prompt, *texts) in sorted(zip(people, pairs, strict=True), key=lambda pair: pair[0]):
+        tokens = writer.tokenizer.encode(prompt)[: plan.prompt_tokens]
+        both = [writer.tokenizer.encode(text)[: plan.tokens] for text in texts]
+        fits = len(tokens) == plan.prompt_tokens and all(len(one) == plan.tokens for one in both)
+        if fits and all(token in places for one in both for token in one):
+            ids.append(person)
+            seen.append(tokens)
+            done.append([places[token] for one in both for token in one])
+    if not ids:
+        raise DataError(
+            "no pair is long enough and within the vocabulary",
+            where="alignment.pairs_of",
+            expected=f"prompts of {plan.prompt_tokens} tokens or more, and completions of {plan.tokens}",
+            remedy="plan with fewer tokens, or a larger public vocabulary",
+        )
+    ended = np.ones(len(ids), bool)
+    return Trajectories.from_arrays(
+        observations=np.array(seen, np.float32),
+        actions=np.array(done, np.float32),
+        rewards=np.zeros(len(ids), np.float32),
+        next_observations=np.array(seen, np.float32),
+        terminations=ended,
+        unit_ids=np.array(ids),
+        spec=plan.spec(writer),
+        simulated=simulated,
+    )
+
+
+def fit_preferences(plan: PreferencePlan, vault: Vault, model: Writer) -> Release[Steered]:
+    """Learn an adapter from people's preferences, under the plan's promise.
+
+    Args:
+        plan: calibrated for the vault's unit, and made for this model (`PreferencePlan.of`).
+        vault: over the records of `pairs_of`.
+        model: with its tokenizer, public vocabulary and prefix.
+
+    Raises:
+        PlanError: the plan is for another model.
+        PlanExhausted: the plan was begun or finished already.
+        BudgetExceeded: the ledger cannot pay for the plan.
+    """
+    if (plan.base, plan.words, plan.prefix) != (model.model.digest, model.words, model.prefix):
+        raise PlanError(
+            "the plan is for another model, vocabulary or prefix",
+            where="alignment.fit_preferences",
+            expected="those whose digests the plan states",
+            remedy="make the plan with PreferencePlan.of(model, ...)",
+        )
+    run, contribution = vault.reserve(plan), PairGradient(plan, model)
+    if vault.touched(run):
+        raise exhausted(run, PART)
+    iterates = plan.adapter.start(model.model.shape).double().numpy()[None]
+    while vault.steps_left(run, PART):
+        mean = vault.noisy_sum(run, PART, contribution, Released(iterates[-1].astype(np.float32)))[0]
+        iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
+    words = np.asarray(model.model.vocabulary.numpy(), np.int64)
+    return vault.release(run, Steered(plan, iterates.astype(np.float32), words, model), label=plan.label())

@@ -1,0 +1,160 @@
+"""What alignment releases: an adapter's parameters. Completing and shrinking need public texts alone, and are free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.agents.language.adapters import Steering
+from tacit.agents.language.models import LanguageModel
+from tacit.agents.language.sampling import Completions, complete, divergence
+from tacit.agents.language.texts import Tokenizer, Writer
+from tacit.errors import PlanError
+
+Float32 = NDArray[np.float32]
+
+
+HALVINGS = 7
+"""Steps of the search for a share of the adapter."""
+TOGETHER = 128
+"""Prompts that are completed at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steered:
+    """A frozen language model with the released parameters of an adapter.
+
+    Args:
+        plan: under which they were learned, an `AlignmentPlan` or a `PreferencePlan`.
+        iterates: parameters at the start and after each round, [rounds + 1, P].
+        words: tokens of the public vocabulary [V].
+        writer: the model, which no release holds; None until `using` is given it.
+        share: of the way from the start to the last parameters (`shrunk`).
+    """
+
+    plan: Any
+    iterates: Float32
+    words: NDArray[np.int64]
+    writer: Writer | None = None
+    share: float = 1.0
+
+    def __repr__(self) -> str:
+        kind = type(self.plan.adapter).__name__
+        return f"Steered({kind} of {self.iterates.shape[1]:,} parameters, {self.plan.rounds} round(s), {self.share:g})"
+
+    @property
+    def steering(self) -> Steering:
+        """The adapter with its parameters, as far as they are used."""
+        start, last = torch.from_numpy(self.iterates[[0, -1]].copy())
+        return Steering(self.plan.adapter, (start + self.share * (last - start))[None])
+
+    def using(self, model: LanguageModel, tokenizer: Tokenizer) -> Steered:
+        """The same with its base model.
+
+        Raises:
+            PlanError: it is not the model that the certificate names.
+        """
+        writer = Writer(model.restricted(self.words.tolist()), tokenizer, self.plan.prefix)
+        if (model.digest, writer.words) != (self.plan.base, self.plan.words):
+            raise PlanError(
+                "the base model is another one",
+                where="Steered.using",
+                expected=f"the model with the SHA-256 {self.plan.base}",
+                remedy="load the file that the run was made with",
+            )
+        return replace(self, writer=writer)
+
+    def complete(
+        self, prompts: Sequence[str], *, tokens: int | None = None, seed: int = 0, reference: bool = False
+    ) -> list[str]:
+        """One completion of each prompt, behind it.
+
+        Args:
+            prompts: of any length, at least one token.
+            tokens: of a completion; None is the plan's number.
+            seed: of the drawing; a prompt's completion depends on its place and on the seed.
+            reference: by the base model as it is.
+
+        Raises:
+            PlanError: there is no base model, or a prompt is empty.
+        """
+        writer = self._writer()
+        ids = [writer.tokenizer.encode(prompt) for prompt in prompts]
+        if not all(ids):
+            raise PlanError(
+                "a prompt is empty", where="Steered.complete", expected="at least one token", remedy="leave it out"
+            )
+        draws = np.random.default_rng(seed).random((len(ids), 1, tokens or self.plan.tokens), np.float32)
+        result = [""] * len(ids)
+        for length in sorted(set(map(len, ids))):
+            alike = [place for place, one in enumerate(ids) if len(one) == length]
+            done = self.written(torch.tensor([ids[i] for i in alike]), torch.from_numpy(draws[alike]), reference)
+            for place, text in zip(alike, writer.texts(done.prompts, done.written[:, 0]), strict=True):
+                result[place] = text
+        return result
+
+    def written(self, prompts: Tensor, draws: Tensor, reference: bool = False) -> Completions:
+        """Completions of prompts [B, n] at draws [B, K, T], by this model or by the reference."""
+        writer, steering = self._writer(), replace(self, share=0.0).steering if reference else self.steering
+        parts = [
+            complete(writer.model, writer.before, *some, steering)
+            for some in zip(torch.split(prompts, TOGETHER), torch.split(draws, TOGETHER), strict=True)
+        ]
+        return Completions(
+            prompts, torch.cat([part.written for part in parts]), torch.cat([part.residual for part in parts])
+        )
+
+    def kl(self, prompts: Tensor, draws: Tensor) -> float:
+        """KL(steered || reference) a token, the mean over completions of public prompts [B, n] at draws [B, K, T]."""
+        writer, done = self._writer(), self.written(prompts, draws)
+        parts = zip(*(torch.split(part, TOGETHER) for part in (done.prompts, done.written, done.residual)), strict=True)
+        found = [divergence(writer.model, writer.before, Completions(*part), self.steering) for part in parts]
+        return float(torch.cat(found).double().mean())
+
+    def shrunk(self, public_prompts: Sequence[str], *, kl: float, seed: int = 0) -> Steered:
+        """The largest share of the adapter whose KL a token to the reference is at most `kl`, on public prompts.
+
+        Several rounds go too far from the reference; this comes after the release, from public texts, and is free.
+
+        Args:
+            public_prompts: nobody's secret; those with fewer tokens than the plan's prompts are left out.
+            kl: > 0, in nats a token.
+            seed: of the completions.
+
+        Raises:
+            PlanError: there is no base model, no prompt is long enough, or kl is not positive.
+        """
+        writer, n = self._writer(), self.plan.prompt_tokens
+        ids = [tokens[:n] for tokens in map(writer.tokenizer.encode, public_prompts) if len(tokens) >= n]
+        if not ids or not kl > 0:
+            raise PlanError(
+                "no public prompt is long enough, or kl is not positive",
+                where="Steered.shrunk",
+                expected=f"prompts of {n} tokens or more, and kl > 0",
+                remedy="pass more public texts",
+            )
+        prompts = torch.tensor(ids)
+        draws = torch.from_numpy(np.random.default_rng(seed).random((len(ids), 1, self.plan.tokens), np.float32))
+        if self.kl(prompts, draws) <= kl:
+            return self
+        low, high = 0.0, self.share
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if replace(self, share=middle).kl(prompts, draws) <= kl else (low, middle)
+        return replace(self, share=low)
+
+    def _writer(self) -> Writer:
+        if self.writer is None:
+            raise PlanError(
+                "the base model is not in the release",
+                where="Steered",
+                expected="steered.using(model, tokenizer) before it writes",
+                remedy="load the model, for example with tacit.agents.language.gguf_files.load",
+            )
+        return self.writer

@@ -1,0 +1,159 @@
+"""Whole runs of alignment on a model of two layers: what is released, saved, resumed and refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small import TOKENIZER, UNIT, WORDS, WRITER, Letters, people_of, plan_of, vault_of
+
+from tacit import alignment, hub
+from tacit.agents.language.adapters import LoRA
+from tacit.agents.language.llama import Llama
+from tacit.agents.language.texts import Writer
+from tacit.errors import BudgetExceeded, DataError, PlanError, PlanExhausted
+from tacit.methods.alignment.plan import AlignmentPlan
+from tacit.privacy.vault import isolation
+
+ROOT = Path(__file__).parents[3]
+SLOTS = [f"p{i}" for i in range(16)]
+
+
+@pytest.fixture(autouse=True)
+def small_crowds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large crowds are tried in `test_person_gradient.py`."""
+    monkeypatch.setattr(isolation, "CROWDS", (1, 2, 5))
+
+
+def released(folder: Path, slots: list[str] = SLOTS, **options: object) -> alignment.Steered:
+    plan = plan_of(**options).account(unit=UNIT, delta=1e-5)
+    return alignment.fit(plan, vault_of(people_of(plan, slots), folder), WRITER, reward=Letters()).value
+
+
+def test_without_noise_the_reward_rises(ram_path: Path) -> None:
+    slots = [f"p{i}" for i in range(64)]
+    value = released(ram_path, slots, rounds=2, people=32, noise_multiplier=0.0, step=8.0, completions=8)
+    prompts = ["qrst", "hjkl", "bcdf", "vwxz"] * 16
+    before, after = (
+        np.mean(Letters()(value.complete(prompts, tokens=8, seed=1, reference=reference)))
+        for reference in (True, False)
+    )
+    assert after > before + 0.5
+
+
+def test_a_run_promises_what_its_certificate_recomputes(ram_path: Path) -> None:
+    plan = plan_of(rounds=2).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
+    release = alignment.fit(plan, vault_of(people_of(plan, SLOTS), ram_path), WRITER, reward=Letters())
+    assert release.certificate.verify().epsilon <= 8.0
+    stated = json.dumps(release.certificate.to_json())
+    for digest in (WRITER.model.digest, Letters().digest, WRITER.words):
+        assert digest in stated
+    hub.save(release, ram_path / "saved")
+    loaded = hub.load(ram_path / "saved")
+    np.testing.assert_array_equal(loaded.value.iterates, release.value.iterates)
+    back = loaded.value.using(Llama.random(WRITER.model.shape, seed=3), TOKENIZER)
+    assert back.complete(["abcd"], seed=2) == release.value.complete(["abcd"], seed=2)
+    with pytest.raises(PlanError):
+        loaded.value.using(Llama.random(WRITER.model.shape, seed=4), TOKENIZER)
+    with pytest.raises(PlanError):
+        loaded.value.complete(["abcd"])
+    alone = [sys.executable, str(ROOT / "verifier" / "tacit_verify.py"), str(ram_path / "saved" / "certificate.json")]
+    assert subprocess.run(alone, capture_output=True).returncode == 0
+
+
+def test_an_interrupted_run_goes_on_with_its_checkpoint(ram_path: Path) -> None:
+    plan = plan_of(rounds=3, people=4).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
+    people = people_of(plan, SLOTS)
+    vault = vault_of(people, ram_path)
+
+    def stop(done: int, rounds: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        alignment.fit(plan, vault, WRITER, reward=Letters(), folder=ram_path, progress=stop)
+    with pytest.raises(PlanExhausted):
+        alignment.fit(plan, vault, WRITER, reward=Letters())
+    people.skip(2)
+    release = alignment.fit(plan, vault, WRITER, reward=Letters(), folder=ram_path, resume=True)
+    assert release.value.iterates.shape == (4, 32)
+    with pytest.raises(BudgetExceeded):
+        alignment.fit(dataclasses.replace(plan, step=2.0), vault, WRITER, reward=Letters())
+
+
+@pytest.mark.parametrize("slots", [[], ["", ""]])
+def test_where_nobody_comes_noise_alone_is_released(slots: list[str], ram_path: Path) -> None:
+    value = released(ram_path, slots, noise_multiplier=2.0)
+    moved = np.diff(value.iterates, axis=0)[0]
+    assert 0.5 < moved.std() / (2.0 * 1.0 / 8) < 2.0  # sigma times clip over people
+
+
+def test_poisson_samples_come_from_the_pool(ram_path: Path) -> None:
+    value = released(ram_path, rounds=2, sampling_rate=0.5, noise_multiplier=2.0)
+    assert np.abs(np.diff(value.iterates, axis=0)).max() > 0
+
+
+def test_lora_is_learned_too(ram_path: Path) -> None:
+    value = released(ram_path, people=16, noise_multiplier=0.0, adapter=LoRA(layers=(1,), rank=1))
+    moved = value.iterates[1] - value.iterates[0]
+    assert not moved[:32].any()
+    assert moved[32:80].any()
+
+
+def test_shrinking_reaches_a_divergence_on_public_prompts(ram_path: Path) -> None:
+    value = released(ram_path, people=16, noise_multiplier=3.0, step=20.0)
+    public = [f"{letter}{letter}xy plus" for letter in "abcdefghij"] * 4
+    prompts = torch.tensor([TOKENIZER.encode(text)[:4] for text in public])
+    draws = torch.from_numpy(np.random.default_rng(0).random((40, 1, 6), np.float32))
+    whole = value.kl(prompts, draws)
+    shrunk = value.shrunk(public, kl=whole / 3)
+    assert 0 < shrunk.share < 1
+    assert whole / 6 < shrunk.kl(prompts, draws) <= whole / 3
+    assert value.shrunk(public, kl=2 * whole) is value
+    for wrong in ({"public_prompts": ["ab"], "kl": 1.0}, {"public_prompts": public, "kl": 0.0}):
+        with pytest.raises(PlanError):
+            value.shrunk(**wrong)  # type: ignore[arg-type]
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_spent(ram_path: Path) -> None:
+    plan = plan_of().calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
+    vault = vault_of(people_of(plan, SLOTS), ram_path)
+    other = Writer(Llama.random(WRITER.model.shape, seed=4).restricted(WORDS), TOKENIZER, WRITER.prefix)
+    for model, reward in ((other, Letters()), (dataclasses.replace(WRITER, prefix=""), Letters()), (WRITER, None)):
+        with pytest.raises(PlanError):
+            alignment.fit(plan, vault, model, reward=reward)
+    assert not vault.ledger.plans()
+    with pytest.raises(DataError):
+        people_of(plan, ["p1", "p1"])
+    with pytest.raises(DataError):
+        people_of(plan, ["p1"], feedback=lambda person, texts: [0.0] * len(texts))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"completions": 1},
+        {"rounds": 0},
+        {"feedback": "nobody"},
+        {"critic": -1.0},
+        {"sampling_rate": 0.0},
+        {"clip_norm": np.inf},
+        {"reward_bound": 0.0},
+    ],
+)
+def test_values_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(PlanError):
+        plan_of(**wrong)
+
+
+def test_a_plan_comes_back_from_its_fields() -> None:
+    plan = plan_of(adapter=LoRA(layers=(1,)), sampling_rate=0.25).calibrate(unit=UNIT, epsilon=2.0, delta=1e-5)
+    assert AlignmentPlan.from_json(json.loads(json.dumps(dataclasses.asdict(plan)))) == plan
+    with pytest.raises(PlanError):
+        plan_of(noise_multiplier=0.0).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)

@@ -1,0 +1,208 @@
+"""What one person adds: closed forms, bit for bit alone or in a batch, and mistakes that the vault refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from small import SHAPE, WRITER, Letters, people_of, plan_of
+
+from tacit.agents.language.adapters import Steering
+from tacit.agents.language.llama import Llama
+from tacit.agents.language.sampling import log_softmax
+from tacit.agents.language.texts import Writer
+from tacit.errors import MechanismError
+from tacit.methods.alignment.contributions import PersonGradient, Released, advantages
+from tacit.methods.alignment.people import People
+from tacit.methods.alignment.plan import AlignmentPlan
+from tacit.methods.alignment.writing import Writing, split_actions, split_observations
+from tacit.privacy.vault.isolation import IsolationChecks
+
+Rows = dict[str, NDArray[Any]]
+THETA = np.random.default_rng(0).normal(0, 0.3, SHAPE.width).astype(np.float32)
+PLAN = plan_of()
+SLOTS = [f"p{i}" for i in range(9)]
+
+
+def served(slots: list[str], plan: AlignmentPlan = PLAN, **options: Any) -> Rows:
+    people = people_of(plan, slots, **options)
+    return people.serve(people.arrive(len(slots)), Writing(plan, WRITER, Letters(), torch.from_numpy(THETA)))
+
+
+def added(rows: Rows, plan: AlignmentPlan = PLAN) -> NDArray[np.float64]:
+    return PersonGradient(plan, WRITER)(rows, Released(THETA))
+
+
+def test_advantages_are_rewards_less_the_critics_share_less_those_of_the_other_completions() -> None:
+    rewards = torch.tensor([[1.0, 2.0, 6.0]])
+    values = torch.tensor([[[10.0, 1.0], [0.0, 2.0], [20.0, 6.0]]])  # after 4 tokens, and of the whole
+    found = advantages(PLAN, rewards, values)
+    first = [1 - (2 + 6) / 2, 2 - (1 + 6) / 2, 6 - (1 + 2) / 2]
+    later = [1 - 7, 2 - 0, 6 - 14]  # less 0.7 of the beginnings' values
+    second = [later[0] - (2 - 8) / 2, later[1] - (-6 - 8) / 2, later[2] - (-6 + 2) / 2]
+    expected = torch.tensor([[[a] * 4 + [b] * 2 for a, b in zip(first, second, strict=True)]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_gradient_is_the_sum_of_advantages_times_scores_over_public_constants() -> None:
+    rows, step, direction = served(["p1"]), 1e-3, np.random.default_rng(1).normal(size=SHAPE.width)
+    prompts, _ = split_observations(PLAN, rows["observations"][0])
+    completions, values = split_actions(PLAN, prompts, rows["actions"][0])
+    rewards = torch.from_numpy(rows["rewards"]).view(2, 3)
+    weights = advantages(PLAN, rewards, values).double()
+
+    def value(moved: float) -> float:
+        theta = torch.from_numpy((THETA + moved * direction).astype(np.float32))[None]
+        chances = log_softmax(WRITER.model, WRITER.before, completions, Steering(PLAN.adapter, theta))
+        return float((chances.gather(3, completions.written[..., None])[..., 0].double() * weights).sum()) / (2 * 3 * 6)
+
+    slope = (value(step) - value(-step)) / (2 * step)
+    assert added(rows)[0] @ direction == pytest.approx(slope, rel=2e-2, abs=2e-3)
+
+
+def test_the_penalty_takes_the_log_ratio_off_the_rewards() -> None:
+    plan = plan_of(kl=0.5)
+    rows = served(["p1", "p2"])
+    shifted = {name: column.copy() for name, column in rows.items()}
+    for person in range(2):
+        prompts, _ = split_observations(PLAN, rows["observations"][person])
+        completions, _ = split_actions(PLAN, prompts, rows["actions"][person])
+        places = completions.written[..., None]
+        ours, theirs = (
+            log_softmax(WRITER.model, WRITER.before, completions, Steering(PLAN.adapter, torch.from_numpy(t)[None]))
+            for t in (THETA, 0 * THETA)
+        )
+        ratio = (ours - theirs).gather(3, places).sum(dim=(2, 3))
+        shifted["rewards"][person] -= 0.5 * ratio.flatten().numpy()
+    np.testing.assert_allclose(added(rows, plan), added(shifted), rtol=1e-4, atol=1e-6)
+
+
+def test_a_person_alone_or_in_a_batch_adds_the_same_bit_for_bit() -> None:
+    together = served(SLOTS)
+    vectors = added(together)
+    assert np.abs(vectors).max() > 0
+    for place, person in enumerate(SLOTS):
+        alone = served([person])
+        for name, column in alone.items():
+            np.testing.assert_array_equal(column[0], together[name][place])
+        np.testing.assert_array_equal(added(alone)[0], vectors[place])
+
+
+def test_a_gap_moves_nobody_elses_completions_or_gradient() -> None:
+    whole, gap = served(SLOTS), served([*SLOTS[:3], "", *SLOTS[4:]])
+    stay = [place for place in range(9) if place != 3]
+    assert not gap["mask"][3].any()
+    for name in whole:
+        np.testing.assert_array_equal(gap[name][stay], whole[name][stay])
+    np.testing.assert_array_equal(added(gap)[stay], added(whole)[stay])
+    assert not added(gap)[3].any()
+
+
+def test_people_come_in_the_order_of_their_slots_and_gaps_stay() -> None:
+    people = people_of(PLAN, ["p1", "", "p2", "p3"])
+    assert people.arrive(3) == [["p1", "", "p2"]]
+    assert people.arrive(3) == [["p3"]]
+    assert people.pool == (("p1", "p2", "p3"),)
+
+
+def test_who_has_too_few_tokens_adds_nothing_and_the_divisor_stays() -> None:
+    texts = {"p0": ["ab", "abcdef"], "p1": ["a"]}
+    people = People(PLAN, WRITER, ["p0", "p1"], texts, simulated=True)
+    rows = people.serve(people.arrive(2), Writing(PLAN, WRITER, Letters(), torch.from_numpy(THETA)))
+    assert rows["mask"].sum(axis=1).tolist() == [3, 0]
+    whole = People(PLAN, WRITER, ["p0"], {"p0": ["abcdef"]}, simulated=True)
+    alone = whole.serve(whole.arrive(1), Writing(PLAN, WRITER, Letters(), torch.from_numpy(THETA)))
+    np.testing.assert_array_equal(added(rows)[0], added(alone)[0])
+    assert not added(rows)[1].any()
+
+
+def test_feedback_is_each_persons_own_and_clipped_by_the_vault() -> None:
+    plan = plan_of(feedback="person", critic=0.0, reward_bound=1.0)
+    seen: dict[str, list[str]] = {}
+
+    def thumbs(person: str, texts: list[str]) -> list[float]:
+        seen[person] = texts
+        return [float(len(text)) for text in texts]
+
+    rows = served(["p1", "p2"], plan, feedback=thumbs)
+    assert rows["rewards"].tolist() == [[10.0] * 6] * 2  # 4 letters of the prompt and 6 of the completion
+    assert set(seen) == {"p1", "p2"}
+    assert plan.spec(WRITER).reward.high == (1.0,)
+
+
+# Mistakes that couple people, as published trainers of language models make them.
+
+
+@dataclass(frozen=True, eq=False)
+class _Planted:
+    """The honest gradient, with one mistake."""
+
+    honest: PersonGradient
+
+    def changed(self, rows: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        return rows
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
+        return self.honest(self.changed(rows), state)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchScaled(_Planted):
+    """Rewards in standard deviations of the batch, as GRPO's `scale_rewards="batch"` has them."""
+
+    def changed(self, rows: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        return {**rows, "rewards": rows["rewards"] / (rows["rewards"].std() + 1e-4)}
+
+
+@dataclass(frozen=True, eq=False)
+class TokenCount(_Planted):
+    """Divided by the tokens of everybody, as `loss_type="bnpo"` is."""
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
+        return self.honest(rows, state) * self.honest.plan.rows * len(rows["mask"]) / max(1, rows["mask"].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class SharedCritic(_Planted):
+    """A baseline that everybody's rewards make."""
+
+    def changed(self, rows: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        plan = self.honest.plan
+        actions = rows["actions"].copy()
+        actions[..., plan.tokens] = actions[..., plan.tokens].mean()
+        return {**rows, "actions": actions}
+
+
+@pytest.mark.parametrize("mistake", [BatchScaled, TokenCount, SharedCritic])
+def test_the_vault_refuses_what_couples_people(mistake: type[_Planted]) -> None:
+    checks = IsolationChecks(PLAN.spec(WRITER))
+    with pytest.raises(MechanismError, match=r"another unit's rows do|how many units there are"):
+        checks.contribution(PLAN.parts()[0], mistake(PersonGradient(PLAN, WRITER)), Released(THETA))
+
+
+def test_slots_by_index_move_those_behind_a_gap() -> None:
+    """Draws that belong to places among those who are there, and not to ids, are seen by the test of gaps."""
+    whole, gone = served(SLOTS), served([person for person in SLOTS if person != "p3"])
+    seen = whole["observations"].copy()
+    seen[..., 4:] = whole["observations"][:, :1, 4:]  # everybody in a place has that place's draws
+    assert np.array_equal(gone["observations"][3:], np.delete(whole["observations"], 3, axis=0)[3:])
+    by_index = np.concatenate([gone["observations"][..., :4], seen[:8, ..., 4:]], axis=2)
+    assert not np.array_equal(by_index[3:], np.delete(seen, 3, axis=0)[3:])
+
+
+def test_the_honest_gradient_passes_with_texts_of_full_length() -> None:
+    checks = IsolationChecks(PLAN.spec(WRITER))
+    width = checks.contribution(PLAN.parts()[0], PersonGradient(PLAN, WRITER), Released(THETA))
+    assert width == SHAPE.width
+    assert checks.foreign == set()
+
+
+def test_a_large_model_is_tried_on_few() -> None:
+    large = Llama.random(SHAPE).shape
+    work = PersonGradient(PLAN, Writer(WRITER.model, WRITER.tokenizer)).work
+    assert work == 4 * 6 * 6 * large.layers * (12 * large.width + 6 * large.inner)
