@@ -9,7 +9,7 @@ TORCH_INDEX ?=
 export TACIT_DATA ?= $(abspath ../shared/data)
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all check bench format clean
+.PHONY: setup demo test test-all check bench wheels docs format clean
 .DEFAULT_GOAL := test
 
 define environment
@@ -49,9 +49,17 @@ check: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
+wheels: setup
+	$(BIN)/python tools/wheels.py
+
+docs: setup
+	$(BIN)/pip install -q -c constraints.txt -c constraints-federated.txt -e '.[docs]'
+	$(BIN)/python tools/site.py
+	$(BIN)/mkdocs build --strict -q
+
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,8 +1,9 @@
 """The optional compiled kernels of the noise and of the HIV simulator: without a compiler the build goes on without.
 
-Everything else about the package is in pyproject.toml.
+TACIT_PURE=1 leaves them out, for the wheel of every platform. Everything else about the package is in pyproject.toml.
 """
 
+import os
 import sys
 
 from setuptools import Extension, setup
@@ -13,5 +14,6 @@ setup(
     ext_modules=[
         Extension(name, [f"src/{name.replace('.', '/')}.c"], extra_compile_args=FLAGS, optional=True)
         for name in ("tacit.privacy.noise._gaussian", "tacit.envs._hiv")
+        if os.environ.get("TACIT_PURE") != "1"
     ]
 )

@@ -41,6 +41,7 @@ EXPERIMENTS = (
     "experts_ppo",
     "mobility_noise",
     "mobility_frontier",
+    "mobility_neural",
     "mobility_attack",
     "mobility_allocation",
     "mobility_ablation",

@@ -2,18 +2,19 @@
 
 Nothing is run: an entry that misses a seed is left blank, a dash says that it is not part of the experiment. "±" is
 half of the 95 % t-interval of the mean over seeds, which are noise seeds: the days are the same. Divergences are in
-nats; the floor is that of real people against other real people, in halves.
+nats; the floor is what a perfect simulator would have, and halves of the people are further apart than that.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from experiments import mobility_ablation, mobility_allocation, mobility_noise
+from experiments import mobility_ablation, mobility_allocation, mobility_neural, mobility_noise
 from experiments import mobility_frontier as frontier
 from experiments.dppg_tables import BLANK, NONE, kept, markdown
 from experiments.mobility_runs import GEOLIFE
@@ -51,10 +52,10 @@ QUOTED = {
     "PateGAIL++, noise 0.1": (NONE, "0.4914", NONE, "0.0278", "0.0607"),
 }
 """Figures of the paper on Geolife, on another split of the people: the order of `SHOWN["reference"]`."""
-NOISE = {
-    "free": "no noise, days begin where the test days do",
-    **{f"run/{scale}": f"Laplace noise of scale {scale}, as published" for scale in ("0.01", "0.1", "1")},
-}
+PAPERS = {name: ("reference", name) for name in SHOWN["reference"]}
+"""The papers' five measures with the papers' bins, which were made for Geolife's extent of 20 degrees."""
+REAL = {"perfect": "a perfect simulator (the floor)", "floor": "halves of the people (no floor)"}
+NOISE = {"free": "no noise, days begin where the test days do"}
 ALLOCATIONS = {
     f"{name}/{epsilon}": f"{words}, epsilon {epsilon}"
     for epsilon in ("10", "2")
@@ -66,6 +67,7 @@ ALLOCATIONS = {
         "noise": "noise alone",
     }.items()
 }
+NEURAL = {"likelihood": "MoveSim, small, likelihood alone", "adversarial": "MoveSim, small"}
 CRITICS = {
     **{f"penalty {weight}/inf": f"gradient penalty {weight}, no noise" for weight in (0, 1, 5, 10, 15, 20)},
     "spectral norm/inf": "spectral norm, no noise",
@@ -108,8 +110,14 @@ def by_epsilon(results: Store, people: int, metrics: str = "sequence", name: str
 def by_measure(results: Store, people: int, epsilon: float, metrics: str) -> str:
     """Rows by measure at one epsilon, the floor first."""
     names = SHOWN.get(metrics) or tuple(_floor(results, people)[metrics])
-    floor = _floor(results, people).get(metrics, {})
-    rows = [["real against real people", *(f"{floor[name]:.4f}" if name in floor else BLANK for name in names)]]
+    perfect = kept(results, f"{people}/perfect") or {}
+    rows = [
+        [words, *(f"{one[name]:.4f}" if name in one else BLANK for name in names)]
+        for words, one in (
+            (REAL["perfect"], perfect.get(metrics, {})),
+            (REAL["floor"], _floor(results, people).get(metrics, {})),
+        )
+    ]
     for row, words in WORDS.items():
         cells = [values(results, people, row, epsilon, metrics, name) for name in names]
         rows.append([words, *(f"{np.mean(one):.4f}" if one else BLANK if one is None else NONE for one in cells)])
@@ -117,17 +125,59 @@ def by_measure(results: Store, people: int, epsilon: float, metrics: str) -> str
 
 
 def reference(results: Store, people: int) -> str:
-    """The papers' five measures, a line for every row and epsilon that is run, the published figures first."""
-    names, floor = SHOWN["reference"], _floor(results, people).get("reference", {})
-    rows = [[f"{words}, quoted", *figures] for words, figures in QUOTED.items()] if people == GEOLIFE else []
-    rows.append(["real against real people", *(f"{floor[name]:.4f}" if name in floor else BLANK for name in names)])
+    """The papers' five measures, a line for every row and epsilon that is run, the published figures first.
+
+    Of Geolife with the papers' bins, and beside them those with public ones that differ; of the city with public bins.
+    """
+    geolife = people == GEOLIFE
+    public = {f"{name}, public bins" if geolife else name: place for name, place in frontier.PUBLIC.items()}
+    kept_bins = {name: place for name, place in public.items() if not geolife or place[0] == "robust"}
+    columns = (PAPERS if geolife else {}) | kept_bins
+    rows = [[f"{words}, quoted", *figures, *[NONE] * len(kept_bins)] for words, figures in QUOTED.items() if geolife]
+    for row, words in REAL.items():
+        found = kept(results, f"{people}/{row}")
+        rows.append([words, *_cells(columns, [found["halves"] if row == "floor" else found] if found else None)])
+    if geolife:
+        for phase, words in NEURAL.items():
+            neural = mobility_neural.store()
+            keys = [f"{people}/{phase}/{seed}" for seed in mobility_neural.SEEDS[people]]
+            rows.append([f"{words}, epsilon infinite", *_cells(columns, [neural.values(key) for key in keys])])
     for row, words in WORDS.items():
         for epsilon in frontier.EPSILONS:
-            cells = [values(results, people, row, epsilon, "reference", name) for name in names]
-            if cells[0] is None or cells[0]:
+            keys = [frontier.key(people, row, epsilon, seed) for seed in frontier.seeds_of(people, row, epsilon)]
+            if keys:
+                there = [results.values(key) for key in keys] if all(results.has(key) for key in keys) else None
                 promise = "epsilon infinite" if np.isinf(epsilon) else f"epsilon {epsilon:g}"
-                rows.append([f"{words}, {promise}", *(f"{np.mean(one):.4f}" if one else BLANK for one in cells)])
-    return markdown(names, rows)
+                rows.append([f"{words}, {promise}", *_cells(columns, there)])
+    return markdown(list(columns), rows)
+
+
+def published() -> str:
+    """PATEGAIL and PateGAIL++ as published, with the epsilon of their rewards: means over seeds."""
+    results, geolife, city = mobility_noise.store(), list(PAPERS), list(frontier.PUBLIC)
+    blocks = []
+    for people, ways in mobility_noise.RUNS.items():
+        columns, rows = (PAPERS if people == GEOLIFE else frontier.PUBLIC), []
+        for way, scales in ways.items():
+            for scale in scales:
+                keys = [mobility_noise.run_key(people, way, scale, seed) for seed in mobility_noise.RUN_SEEDS[people]]
+                values = [results.values(key) for key in keys]
+                spent = float(values[0]["rewards"])
+                epsilon = "infinite" if np.isinf(spent) else f"{spent:,.0f}" if spent >= 20 else f"{spent:.1f}"
+                seq = f"{np.mean([one['sequence']['SEQ'] for one in values]):.4f}"
+                rows.append([f"{way}, noise {scale:g}", epsilon, *_cells(columns, values), seq])
+        heads = ["epsilon of the rewards", *(geolife if people == GEOLIFE else city), "SEQ"]
+        where = TITLES.get(people, f"City, {people:,} people")
+        seeds = len(mobility_noise.RUN_SEEDS[people])
+        blocks.append(f"{where}, {seeds} seed{'s' if seeds > 1 else ''}\n\n{markdown(heads, rows)}")
+    return "\n\n".join(blocks)
+
+
+def _cells(columns: Mapping[str, tuple[str, str]], rows: Sequence[Mapping[str, Any]] | None) -> list[str]:
+    """The means over rows, a measure each; blank where rows are missing."""
+    if rows is None:
+        return [BLANK] * len(columns)
+    return [f"{np.mean([row[metrics][name] for row in rows]):.4f}" for metrics, name in columns.values()]
 
 
 def recipes() -> str:

@@ -106,6 +106,7 @@ TABLES: dict[str, Callable[[], str]] = {
     },
     "mobility_recipes": mobility_tables.recipes,
     "mobility_attack": mobility_attack.table_of_attacks,
+    "mobility_published": mobility_tables.published,
     "faults": lambda: faults.table(faults.store()),
 }
 

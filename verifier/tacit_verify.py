@@ -22,13 +22,13 @@ NOUNS = "person|patient|expert|unit|user|device|trajectory|episode|record|row|da
 WORDS = """
 +Ig3+v6g/3Ac/K16/vcY0ZzC0f4h12nh1Ao11OoJ29pQ2NAZ2cUi2yRb32Wv3CLS3Cw43ajG3mlm3vO346X547DE52e05BJT5DYi5T8e5mF36Ow36Tn36g3i
 6u9879J07FqG7wIt8SSE8au+8fGO93Cr9bw99phCA43aA8oYAw8bBYd5Bd3qBduoBjR/BpJIC1zRCHe0CN4iDMV6DoFVDx3cEh8QEi4FEiFfFGafFNnrFUnY
-FYldFfqxG9bWHHIJHQ7XI2vLIGwSINXTIp7yIvI/J4LtJTENJe1/JoFSJp3xKSj4KYVtL21ILRk6LXkyLcacM/I0MP32MbpkNFhINGZXNOTHNSpCNleKNn+C
-OBZ3OwupPKD/PSPPPiAYPrg6Q+mWQK49QQVdR97WRAKeRdveRvToSCqBSDf7SKb+SNMkSacjSm6ISy2BT/UFTBWtTfb6UOX4UT+PUTDfUlWrUu3uVT2gVUSO
-Vkc3VlavVlf1W78bW98/WG0rWGUJWH3AWPqNX8V/XdaWXi72Xmw5XnBRXw5DY0ldY1IDYSW8YhJkZS+vZT39ZXZPa/ZTa08haNopaTdjadn1b2U0b7R1b9jj
-bFP5bJeLcEozcSP7cx8QcyvOd8DEdBlGdJ1ddQn8dTuqdaJ+dpOodzWOf1zufVD6fZL0gS2OgeSIgrTXhQVXhaNDhgcWiDjgiPe0iRZFiohZjLYnjVS9l3vQ
-lprImSx8meS2n3Ybn3q1nL5nnLE1nMA3ng12nhIUnizKnl2DnlBUnxeRoKrvolceoqyipWXYpcLdpgwcq3h5qTO0qcLqrAERrNq0rU/ErnBms5Nxs9fSsAeW
-sBMvsSFssg0tshvlsp/St946tA/PtTA1ttAiu55auCvWuKf3ubc/utGBuxkIv14avFT+vJ0uvNHmvT/jvZqpvcW9voUpw+Ejw6x4wDRixYRZxhqUy1AGy2NR
-y6XryARTyOzsyUbKymnmyoyjytPXyzLBzTRYzl+D
+FYldFfqxG9bWHHIJHQ7XI2vLIGwSINXTIp7yIvI/IzykJ4LtJTENJe1/JoFSJp3xKSj4KYVtL21ILRk6LXkyLcacM/I0MP32MbpkNFhINGZXNOTHNSpCNleK
+Nn+COBZ3OwupPKD/PSPPPiAYPrg6Q+mWQK49QQVdR97WRAKeRdveRvToSCqBSDf7SKb+SNMkSacjSm6ISy2BT/UFTBWtTfb6UOX4UT+PUTDfUlWrUu3uVT2g
+VUSOVkc3VlavVlf1W78bW98/WG0rWGUJWH3AWPqNX8V/XdaWXi72Xmw5XnBRXw5DY0ldY1IDYSW8YhJkZS+vZT39ZXZPa/ZTa08haNopaTdjadn1b2U0b7R1
+b9jjbFP5bJeLcEozcSP7cx8QcyvOd8DEdBlGdJ1ddQn8dTuqdaJ+dpOodzWOelcBf1zufVD6fZL0gS2OgeSIgrTXhQVXhaNDhgcWiDjgiPe0iRZFiohZjLYn
+jVS9l3vQlprImSx8meS2n3Ybn3q1nL5nnLE1nMA3ng12nhIUnizKnl2DnlBUnxeRoKrvolceoqyipWXYpcLdpgwcq3h5qTO0qcLqrAERrNq0rU/ErnBms5Nx
+s9fSsAeWsBMvsSFssg0tshvlsp/St946tA/PtTA1ttAiu55auCvWuKf3ubc/utGBuxkIv14avFT+vJ0uvNHmvT/jvZqpvcW9voUpw+Ejw6x4wDRixYRZxhqU
+y1AGy2NRy6XryARTyOzsyUbKymnmyoyjytPXyzLBzTRYzl+D
 """
 class Refused(Exception): """The certificate contradicts itself."""
 class NotRecomputable(Exception): """A kind of event without numerics here."""
@@ -38,7 +38,7 @@ PARTS = {"poisson_sum": "poisson_sampled", "fixed_size_sum": "sampled_without_re
          "user_sum": "gaussian", "noisy_histogram": "gaussian", "device_sum": "gaussian"}
 def steps_of(event, count=1):
     """Steps of an event or a part: (kind, parameters, count)."""
-    kind = event["kind"]
+    kind, numbers = event["kind"], event.get("most", event.get("size", 1))
     if kind == "composed": return [step for one in event["events"] for step in steps_of(one, count)]
     if kind == "self_composed":
         require(type(event["count"]) is int and event["count"] >= 1, "a count is below 1")
@@ -51,7 +51,7 @@ def steps_of(event, count=1):
     if kind in ("gaussian", "laplace", "zcdp", "non_private"):
         return [(kind, (float(event.get("rho", event.get("noise_multiplier", 0.0))),), count)]
     if kind not in PARTS: raise NotRecomputable(kind)
-    steps, sigma = 1 if kind == "user_sum" else event["steps"] * event.get("size", 1), event["noise_multiplier"]
+    steps, sigma = 1 if kind == "user_sum" else event["steps"] * numbers, event["noise_multiplier"]
     if event.get("noise") == "shared": return [("zcdp", (0.5 / sigma**2,), steps)]
     return steps_of({**event, "kind": PARTS[kind], "event": {"kind": "gaussian", "noise_multiplier": sigma}}, steps)
 def merged(steps):

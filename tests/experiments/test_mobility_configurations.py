@@ -156,7 +156,7 @@ def test_quick_rows_are_no_full_ones() -> None:
     for module, key in (
         (faults, "power/training"),
         (fuzz, "csv"),
-        (mobility_noise, "run/1/0"),
+        (mobility_noise, "run/83/PateGAIL++/1/20"),
         (mobility_noise, "free/0"),
     ):
         full = module.store()

@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 from experiments.store import Store
 
-from experiments import mobility_ablation, mobility_allocation, mobility_frontier, mobility_noise, mobility_tables
+from experiments import (
+    mobility_ablation,
+    mobility_allocation,
+    mobility_frontier,
+    mobility_neural,
+    mobility_noise,
+    mobility_tables,
+)
 
 SEQUENCE = ("SEQ", "DailyLoc", "StayLen", "HomeArr", "ActSlot", "NMove", "Bigram", "Motif")
 REFERENCE = ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank")
+ROBUST = ("Distance km", "Radius km", "Visits", "OD")
+SETS = (("sequence", SEQUENCE), ("reference", REFERENCE), ("robust", ROBUST))
 
 
 @pytest.fixture
@@ -23,18 +32,18 @@ def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     for job in mobility_frontier.jobs():
         base = 0.001 * (1 + list(mobility_tables.WORDS).index(job.row))
         for seed, name in zip(job.seeds, job.keys, strict=True):
-            values = {
-                metrics: dict.fromkeys(names, base + 0.0001 * seed)
-                for metrics, names in (("sequence", SEQUENCE), ("reference", REFERENCE), ("robust", ("OD",)))
-            }
+            values = {metrics: dict.fromkeys(names, base + 0.0001 * seed) for metrics, names in SETS}
             store.rows[name] = {"values": values, "configuration": None}
     for people in mobility_frontier.PEOPLE:
-        halves = {
-            "sequence": dict.fromkeys(SEQUENCE, 0.5),
-            "reference": dict.fromkeys(REFERENCE, 0.5),
-            "robust": {"OD": 0.5},
-        }
+        halves = {metrics: dict.fromkeys(names, 0.5) for metrics, names in SETS}
         store.rows[f"{people}/floor"] = {"values": {"halves": halves}, "configuration": None}
+        perfect = {metrics: dict.fromkeys(names, 0.25) for metrics, names in SETS}
+        store.rows[f"{people}/perfect"] = {"values": perfect, "configuration": None}
+    neural = Store(tmp_path / "b.json", lambda key: {"key": key}, hyperparameters="none")
+    for key in mobility_neural.rows():
+        made = {metrics: dict.fromkeys(names, 0.125) for metrics, names in SETS}
+        neural.rows[key] = {"values": made, "configuration": None}
+    monkeypatch.setattr(mobility_neural, "store", lambda: neural)
     return store
 
 
@@ -72,7 +81,8 @@ def test_tables_say_what_is_missing_and_what_was_never_run(invented: Store) -> N
     row = next(line for line in mobility_tables.by_epsilon(invented, 83).splitlines() if "EPR" in line)
     assert row.split(" | ")[2] == mobility_tables.BLANK
     measures = mobility_tables.by_measure(invented, 83, 2.0, "robust").splitlines()
-    assert measures[2] == "| real against real people | 0.5000 |"
+    assert measures[2] == "| a perfect simulator (the floor) | 0.2500 | 0.2500 | 0.2500 | 0.2500 |"
+    assert measures[3] == "| halves of the people (no floor) | 0.5000 | 0.5000 | 0.5000 | 0.5000 |"
 
 
 def test_jobs_are_each_cell_once_and_the_promised_epsilon_first() -> None:
@@ -95,13 +105,39 @@ def test_the_five_measures_have_every_row_at_every_epsilon_and_the_published_fig
     invented: Store,
 ) -> None:
     geolife, city = (mobility_tables.reference(invented, people).splitlines() for people in (83, 9_481))
-    assert geolife[2] == "| PateGAIL++ without noise, quoted | 0.0699 | 0.1046 | 0.0130 | 0.0256 | 0.0176 |"
-    assert "| MoveSim, quoted | 0.0311 | 0.0293 | 0.0058 | 0.0387 | 0.0173 |" in geolife
-    assert "| one-shot imitation, epsilon 2 | 0.0015 | 0.0015 | 0.0015 | 0.0015 | 0.0015 |" in geolife
-    assert len(geolife) == 2 + len(mobility_tables.QUOTED) + 1 + 5 * len(mobility_tables.WORDS)
-    assert city[2] == "| real against real people | 0.5000 | 0.5000 | 0.5000 | 0.5000 | 0.5000 |"
-    assert not [line for line in city if "gradients" in line]
+    assert geolife[2] == "| PateGAIL++ without noise, quoted | 0.0699 | 0.1046 | 0.0130 | 0.0256 | 0.0176 | – | – | – |"
+    assert "| MoveSim, quoted | 0.0311 | 0.0293 | 0.0058 | 0.0387 | 0.0173 | – | – | – |" in geolife
+    assert f"| one-shot imitation, epsilon 2 {'| 0.0015 ' * 8}|" in geolife
+    others = len(mobility_tables.QUOTED) + len(mobility_tables.NEURAL) + len(mobility_tables.REAL)
+    assert len(geolife) == 2 + others + 5 * len(mobility_tables.WORDS)
+    assert f"| MoveSim, small, epsilon infinite {'| 0.1250 ' * 8}|" in geolife
+    assert city[2] == "| a perfect simulator (the floor) | 0.2500 | 0.2500 | 0.2500 | 0.2500 | 0.2500 |"
+    assert not [line for line in city if "gradients" in line or "MoveSim" in line]
     assert "| one-shot imitation, epsilon infinite | 0.0011 | 0.0011 | 0.0011 | 0.0011 | 0.0011 |" in city
+
+
+def test_the_city_s_five_measures_are_those_with_public_bins(invented: Store) -> None:
+    for key, row in invented.rows.items():
+        if key.startswith("9481/one_shot/2/"):
+            row["values"] = {"robust": dict.fromkeys(ROBUST, 0.3), "reference": dict.fromkeys(REFERENCE, 0.2)}
+    line = next(one for one in mobility_tables.reference(invented, 9_481).splitlines() if "imitation, epsilon 2" in one)
+    assert line == "| one-shot imitation, epsilon 2 | 0.3000 | 0.2000 | 0.3000 | 0.3000 | 0.2000 |"
+
+
+def test_the_published_modes_stand_beside_the_epsilon_of_their_rewards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "a.json", lambda key: {"key": key}, hyperparameters="none")
+    for key in mobility_noise.rows():
+        made: dict[str, object] = {metrics: dict.fromkeys(names, 0.125) for metrics, names in SETS}
+        spent = "inf" if "local, sensitive" in key else 270.75
+        store.rows[key] = {"values": made | {"rewards": spent}, "configuration": None}
+    monkeypatch.setattr(mobility_noise, "store", lambda: store)
+    lines = mobility_tables.published().splitlines()
+    assert f"| PateGAIL++, noise 0.1 | 271 {'| 0.1250 ' * 6}|" in lines
+    assert f"| local, sensitive, noise 1 | infinite {'| 0.1250 ' * 6}|" in lines
+    ways = sum(len(scales) for ways in mobility_noise.RUNS.values() for scales in ways.values())
+    assert len([line for line in lines if "noise" in line and "|" in line]) == ways
 
 
 def test_recipes_are_all_groups_of_rows_of_their_experiments() -> None:
@@ -112,4 +148,4 @@ def test_recipes_are_all_groups_of_rows_of_their_experiments() -> None:
     }
     for module, said in experiments.items():
         measured = {key.rpartition("/")[0] for key in module.rows()}
-        assert {group for group in measured if not group.startswith(("epsilon", "naive"))} - {"naive"} == set(said)
+        assert {group for group in measured if not group.startswith(("epsilon", "naive", "run/"))} == set(said)

@@ -62,9 +62,10 @@ def run(plan: PateGailPlan, folder: Path, **arguments: Any) -> Release[Simulator
         return fit(plan, vault, grid=GRID, **arguments)
 
 
-def test_the_paper_s_noise_has_the_honest_epsilon() -> None:
+def test_even_noise_without_compensation_has_the_honest_epsilon() -> None:
     """141 rewards in 50 updates among 83 people, delta 1e-5: 90 at the paper's 0.1, which it does not say."""
-    priced = PateGailPlan.paper(83, scale=0.1, starts="given").account(unit=GEOLIFE, delta=1e-5)
+    plan = replace(PateGailPlan.paper(83, scale=0.1, variant="PATEGAIL", starts="given"), beta=0.0)
+    priced = plan.account(unit=GEOLIFE, delta=1e-5)
     assert priced.epsilon is not None
     assert 88 <= priced.epsilon <= 93
     assert (priced.rounds, priced.queries) == (50, 141)
@@ -130,8 +131,16 @@ def test_every_option_runs(fields: dict[str, Any], ram_path: Path) -> None:
     assert run(plan, ram_path).value.generate(5).cells.shape == (5, SLOTS)
 
 
-def test_the_paper_s_mode_runs_and_says_infinite(ram_path: Path) -> None:
-    plan = replace(PateGailPlan.paper(PEOPLE, critic=Critic(steps=1, batch=8)), rounds=2, rows_per_unit=2 * (SLOTS - 1))
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"variant": "PATEGAIL"}, {"local": True}, {"local": True, "sensitivity": False}, {"scale": 0.0}],
+    ids=lambda fields: "-".join(fields),
+)
+def test_the_paper_s_mode_runs_and_says_infinite(fields: dict[str, Any], ram_path: Path) -> None:
+    older = fields.get("variant") == "PATEGAIL"
+    critic = Critic(steps=1, batch=8, loss="cross_entropy" if older else "wasserstein")
+    plan = PateGailPlan.paper(PEOPLE, critic=critic, **fields)
+    plan = replace(plan, rounds=2, rows_per_unit=2 * (SLOTS - 1))
     release = run(plan.account(unit=UNIT, delta=DELTA), ram_path)
     assert release.certificate.epsilon == math.inf
     assert release.value.generate(3).cells.shape == (3, SLOTS)
@@ -208,6 +217,7 @@ def test_recipes_are_plans(kind: Kind, number: int) -> None:
         {"kind": "gradient", "allocation": "paper"},
         {"kind": "linear", "zero_contribution": True},
         {"laplace": 0.1},
+        {"kind": "samples", "laplace": -0.1},
         {"rows_per_unit": 46},
     ],
 )

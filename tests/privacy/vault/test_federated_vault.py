@@ -25,10 +25,12 @@ from device_cases import (
     people,
     priced,
 )
+from dp_accounting import LaplaceDpEvent, SelfComposedDpEvent
 
 from tacit.errors import DataError, LedgerError, MechanismError, PlanError, PlanExhausted
+from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum, answers, released, sum_over_all
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum, admissible, answers, released, sum_over_all
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -293,6 +295,50 @@ def test_laplace_noise_that_cannot_be_drawn_is_refused_in_the_plan() -> None:
     with pytest.raises(PlanError, match="can be drawn"):
         LaplaceSum(name="sum", steps=1, size=3, bound=1.0, noise_multiplier=2.0**20)
     LaplaceSum(name="sum", steps=1, size=3, bound=1.0, noise_multiplier=2.0**20 - 1)
+
+
+TOGETHER = LaplaceSum(name="sum", steps=3, size=4, bound=1.0, noise_multiplier=2.0, most=2)
+
+
+def test_an_answer_is_bounded_in_all_numbers_together() -> None:
+    """Sum of absolute values at most 2, each at most 1; whole steps never lengthen it, and 0.5 in each number fits."""
+    given = np.array(
+        [[5.0, -5.0, 5.0, 5.0], [0.5, 0.5, -0.5, 0.5], [1.0, 1 / 3, 1 / 3, 1 / 3], [np.nan, 0.0, 0.0, 0.0]]
+    )
+    sent = answers(TOGETHER, given, SecretNoise()) / 2.0**20
+    assert sent[0] == pytest.approx([0.5, -0.5, 0.5, 0.5], abs=1e-6)
+    assert (np.abs(sent).sum(axis=1) <= 2).all()
+    np.testing.assert_array_equal(sent[1], given[1])
+    assert sent[2] == pytest.approx(given[2], abs=1e-6)
+    assert not sent[3].any()
+    steps = 2**20
+    assert admissible(TOGETHER, 4, np.array([steps, steps, 0, 0]))
+    assert not admissible(TOGETHER, 4, np.array([steps, steps, 1, 0]))
+
+
+def test_numbers_that_are_bounded_together_cost_as_many_at_their_bound() -> None:
+    assert TOGETHER.event == SelfComposedDpEvent(LaplaceDpEvent(2.0), 6)
+    assert dataclasses.replace(TOGETHER, most=None).event == SelfComposedDpEvent(LaplaceDpEvent(2.0), 12)
+    assert "most" not in dataclasses.replace(TOGETHER, most=None).certified()
+    for most in (0, 5, 1.5):
+        with pytest.raises(PlanError, match="most"):
+            dataclasses.replace(TOGETHER, most=most)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0.5, 0.5), (0.3, 0.7), (0.1, 0.9), (0.0, 1.0)])
+def test_no_split_of_an_answer_is_dearer_than_one_number_at_its_bound(one: float, other: float) -> None:
+    """Two numbers that together move by one bound, noise of scale 0.5: their exact profile, by integration."""
+    x = np.linspace(-12.0, 13.0, 2501)
+    densities = [np.exp(-np.abs(x - at) / 0.5) for at in (0.0, one, other)]
+    unmoved, by_one, by_other = (density / density.sum() for density in densities)
+    part = LaplaceSum(name="sum", steps=1, size=2, bound=1.0, noise_multiplier=0.5, most=1)
+    for epsilon in (0.0, 0.7, 1.5):
+        exact = np.maximum(np.outer(unmoved, unmoved) - math.exp(epsilon) * np.outer(by_one, by_other), 0.0).sum()
+        certified = accounting.delta(part.event, epsilon=epsilon, relation="add_or_remove")
+        smaller, total = 2 * min(one, other), 2.0
+        closed = 1 - math.exp((epsilon - total) / 2) * (1 + min(smaller, (total - epsilon) / 2) / 2)
+        assert exact == pytest.approx(closed, abs=3e-3)  # the formula of the proof page
+        assert certified >= closed - 1e-9
 
 
 @pytest.mark.parametrize("people", [83, 9_481, 100_000])

@@ -26,6 +26,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.evaluation.canaries import COIN, LEAST, Drawn
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Contribution, Objective, Sum, Work
+from tacit.privacy.mechanisms.device_sums import LaplaceSum, numbers_bounded
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.correlated import coefficients, sensitivity
@@ -205,8 +206,8 @@ def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
 
 
 def _bounded(part: Sum, vectors: Floats) -> Floats:
-    if part.laplace:
-        return np.clip(vectors, -part.clip_norm, part.clip_norm)
+    if isinstance(part, LaplaceSum):
+        return numbers_bounded(part, vectors)
     return clipping.clip_rows(vectors, part.clip_norm)
 
 

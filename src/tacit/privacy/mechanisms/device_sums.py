@@ -197,6 +197,8 @@ class LaplaceSum(Usual):
         bound: largest absolute value of one number.
         noise_multiplier: scale of the noise over the bound; None until calibrated, 0 is no noise.
         rows_per_unit: L, how many of a person's first rows are read at most.
+        most: at how many bounds the absolute values of one answer may add up to at most; None is d of them. What is
+            charged is that many numbers at their bound, the dearest of all ways to spread the answer.
 
     Raises:
         PlanError: a parameter is outside its range.
@@ -208,6 +210,7 @@ class LaplaceSum(Usual):
     bound: float
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
+    most: int | None = None
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
     kind: ClassVar[str] = "laplace_sum"
@@ -221,6 +224,8 @@ class LaplaceSum(Usual):
     def __post_init__(self) -> None:
         check_sum(self)
         check(f"{self.name}.size", self.size, type(self.size) is int and self.size >= 1, "a whole number >= 1")
+        fewer = self.most is None or (type(self.most) is int and 1 <= self.most <= self.size <= 2**GRID_BITS)
+        check(f"{self.name}.most", self.most, fewer, "None, or a whole number from 1 to the size, which is below 2^20")
         drawn = laplace_scale(self.noise_multiplier or 0.0) <= LARGEST
         check(f"{self.name}.noise_multiplier", self.noise_multiplier, drawn, "below 2^20: a scale that can be drawn")
 
@@ -231,13 +236,14 @@ class LaplaceSum(Usual):
 
     @property
     def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event: T d Laplace mechanisms."""
-        scale = calibrated(self.noise_multiplier, self.name)
-        return SelfComposedDpEvent(LaplaceDpEvent(scale), self.steps * self.size) if scale else NonPrivateDpEvent()
+        """The part as a `dp_accounting` event: T d Laplace mechanisms, or T `most` of them."""
+        scale, numbers = calibrated(self.noise_multiplier, self.name), self.most or self.size
+        return SelfComposedDpEvent(LaplaceDpEvent(scale), self.steps * numbers) if scale else NonPrivateDpEvent()
 
     def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        return {"kind": self.kind, "sampler": self.sampler, **dataclasses.asdict(self), "rows": self.rows}
+        """The part's parameters as the certificate states them; `most` where it is set."""
+        fields = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        return {"kind": self.kind, "sampler": self.sampler, "noise_multiplier": None, **fields, "rows": self.rows}
 
     @property
     def spread(self) -> float:
@@ -252,8 +258,9 @@ class LaplaceSum(Usual):
         """See `Part`."""
         scale = calibrated(self.noise_multiplier, self.name)
         return (
-            f"{self.steps:,} sum(s) of {self.size:,} numbers a person, each within {self.bound:g}, made of its first "
-            f"{self.rows_per_unit:,} row(s), Laplace noise of {scale:.4g} times the bound on every number"
+            f"{self.steps:,} sum(s) of {self.size:,} numbers a person, each within {self.bound:g}{self._together}, "
+            f"made of its first {self.rows_per_unit:,} row(s), Laplace noise of {scale:.4g} times the bound on every "
+            "number"
         )
 
     def contribution(self, unit: Unit) -> str:
@@ -261,9 +268,13 @@ class LaplaceSum(Usual):
         scale = calibrated(self.noise_multiplier, self.name) * self.bound
         return (
             f"{self.name} ({self.kind}): {self.steps:,} sum(s) of {self.size:,} numbers; one {unit.name} adds to each "
-            f"number at most {self.bound:.6g} in absolute value, made from {rows_of(self)}, under Laplace noise of "
-            f"scale {scale:.6g} on each number"
+            f"number at most {self.bound:.6g} in absolute value{self._together}, made from {rows_of(self)}, under "
+            f"Laplace noise of scale {scale:.6g} on each number"
         )
+
+    @property
+    def _together(self) -> str:
+        return "" if self.most is None else f", all together at most {self.most:,} times that"
 
 
 FederatedSum = PoissonSum | DeviceSum | LaplaceSum
@@ -381,7 +392,8 @@ def admissible(part: FederatedSum, size: int, vector: Any) -> bool:
     if not np.isfinite(vector).all():
         return False
     if isinstance(part, LaplaceSum):
-        return between(vector, 2**GRID_BITS)
+        together = (part.most or part.size) * 2**GRID_BITS
+        return between(vector, 2**GRID_BITS) and int(np.abs(vector).sum()) <= together
     if isinstance(part, PoissonSum):
         return bool(np.linalg.norm(vector) <= part.clip_norm * (1 + 1e-9))
     return between(vector, largest(part))
@@ -408,8 +420,21 @@ def laplace_scale(noise_multiplier: float) -> int:
     return math.ceil(noise_multiplier * 2.0**GRID_BITS) + 1
 
 
+def numbers_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Vectors [..., d] with every number within the bound, and all of one vector together within `most` bounds.
+
+    A vector with a number that is not finite counts as zero.
+    """
+    finite = np.isfinite(vectors).all(axis=-1, keepdims=True)
+    within: npt.NDArray[np.float64] = np.clip(np.where(finite, vectors, 0.0), -part.bound, part.bound)
+    if part.most is None:
+        return within
+    length = np.abs(within).sum(axis=-1, keepdims=True)
+    return np.asarray(within * np.minimum(1.0, part.most * part.bound / np.maximum(length, part.bound)), np.float64)
+
+
 def _each_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Every number within the bound, in whole grid steps; a row with one that is not finite counts as zero."""
+    """Bounded numbers in whole grid steps, towards 0 where they are bounded together: rounding lengthens no answer."""
     if vectors.ndim != 2 or vectors.shape[1] != part.size:
         raise MechanismError(
             f"answers of shape {vectors.shape}",
@@ -417,6 +442,5 @@ def _each_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDA
             expected=f"[units, {part.size}]",
             remedy="declare in the plan how many numbers a person answers",
         )
-    finite = np.isfinite(vectors).all(axis=1, keepdims=True)
-    bounded = np.clip(np.where(finite, vectors, 0.0), -part.bound, part.bound)
-    return np.rint(bounded / part.bound * 2.0**GRID_BITS).astype(np.int64)
+    steps = numbers_bounded(part, vectors) / part.bound * 2.0**GRID_BITS
+    return (np.rint(steps) if part.most is None else np.trunc(steps)).astype(np.int64)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.embedding import ACTIONS, Embedding, cells_of
-from tacit.methods.mobility.pategail.plan import CRITICS, LEAST, Allocate, Allocation, PateGailPlan
-from tacit.methods.mobility.pategail.rewards import moments
+from tacit.methods.mobility.pategail.plan import CRITICS, MOST_WEIGHT, Allocate, Allocation, PateGailPlan
+from tacit.methods.mobility.pategail.rewards import LEAST, moments, weights_of
 from tacit.methods.mobility.pategail.training import Learner, Rollouts
 
 MOST_RATIO = 10.0
@@ -49,7 +49,7 @@ def weights(allocation: Allocation, pilot: Float64, share: Float64, allocate: Al
                 remedy="return such an array from allocate=",
             )
     elif allocation == "paper":
-        split = 1.0 - np.clip(pilot + 0.5, 0.0, 1.0) + LEAST
+        split = weights_of(pilot)
     elif allocation == "utility":
         split = np.sqrt(share)
     else:
@@ -57,6 +57,16 @@ def weights(allocation: Allocation, pilot: Float64, share: Float64, allocate: Al
     most = float(split.max(initial=0.0))
     split = np.maximum(split / most, 1.0 / MOST_RATIO) if most > 0 else np.ones(len(split))
     return np.asarray(split * math.sqrt(len(split)) / np.linalg.norm(split))
+
+
+def laplace_weights(pilot: Float64) -> Float64:
+    """How the papers split a round's sum of 1 / scale of Laplace noise: weights [B] with sum at most B.
+
+    They are the weights 1 - R + delta' of a pilot [B] of R - 1/2, and at most `MOST_WEIGHT`. A number of weight w has
+    noise of the scale over w; the vault's bound of a whole answer, and not this function, decides what a round costs.
+    """
+    split = weights_of(pilot)
+    return np.asarray(np.minimum(split / split.mean(), MOST_WEIGHT))
 
 
 WIDTH = 1.0
@@ -97,6 +107,21 @@ class Smoothed:
         return np.asarray(_kernel(x, self.centres) @ self.coefficients)
 
 
+def padded(array: Array) -> Array:
+    """An array [T, ..] with rows of 0 at its end, so that few lengths occur: a vault tries a work once for each."""
+    step = 1 << max(8, len(array).bit_length() - 3)
+    return np.concatenate([array, np.zeros((-len(array) % step, *array.shape[1:]), array.dtype)])
+
+
+def of_probability(rewards: Float64) -> Float64:
+    """PATEGAIL's reward -log(1 - R) of a mean probability R of being real, from R - 1/2, as a number in [-1/2, 1/2].
+
+    1 - R counts as `LEAST` at least: where noise makes it 0 or less, the logarithm would have no value.
+    """
+    unreal = np.clip(0.5 - rewards, LEAST, 1.0)
+    return np.asarray(np.log(unreal) / math.log(LEAST) - 0.5)
+
+
 def _kernel(a: Float64, b: Float64) -> Float64:
     square = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
     return np.asarray(np.exp(np.maximum(square, 0.0) / (-2 * WIDTH**2)))
@@ -133,6 +158,7 @@ class Asking:
     _codes: Array | None = None
     _query: Array | None = None
     _prices: list[Smoothed | Looked] = field(default_factory=list)
+    _pilot: Smoothed | None = None
     _table: Float64 | None = None
     _sum: Float64 | None = None
     _gradient: Float64 | None = None
@@ -144,6 +170,8 @@ class Asking:
         memory |= {name: value for name, value in (("table", self._table), ("sum", self._sum)) if value is not None}
         for i, price in enumerate(self._prices):
             memory |= {f"price.{i}.{name}": getattr(price, name) for name in self._names}
+        if self._pilot is not None and self.plan.laplace is not None:
+            memory |= {"pilot.centres": self._pilot.centres, "pilot.coefficients": self._pilot.coefficients}
         return memory
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
@@ -153,6 +181,8 @@ class Asking:
         while (name := f"price.{len(self._prices)}.") + self._names[0] in arrays:
             x, y = (arrays[name + of] for of in self._names)
             self._prices.append(Smoothed(self.plan.embedding, x, y) if self.plan.smooth else Looked(x, y))
+        if "pilot.centres" in arrays:
+            self._pilot = Smoothed(self.plan.embedding, arrays["pilot.centres"], arrays["pilot.coefficients"])
 
     @property
     def _names(self) -> tuple[str, str]:
@@ -163,23 +193,31 @@ class Asking:
         plan, codes = self.plan, np.unique(played.codes)
         rows = np.searchsorted(codes, played.codes.ravel())
         counts = np.bincount(rows, minlength=len(codes))
-        public: dict[str, Array] = {"codes": codes, "rows": self.rng.permutation(rows)}
+        public: dict[str, Array] = {"codes": padded(codes), "rows": self.rng.permutation(rows)}
         if plan.kind == "gradient":
-            public["slopes"] = self.learner.slopes(played, codes)
+            public["slopes"] = padded(self.learner.slopes(played, codes))
             return public
         if plan.kind == "samples":
             query = self._pairs(rows, counts)
             public["query"] = np.full(plan.queries, -1)
             public["query"][: len(query)] = query
             share = counts[query] / counts.sum()
-            pilot = self._price(codes[query])
+            pilot = (self._pilot if plan.laplace is not None and self._pilot else self._price)(codes[query])
             self._codes, self._query = codes, query
         else:
             cells = cells_of(plan.layout, plan.embedding, codes)
             share = np.bincount(cells, counts, plan.layout.size * ACTIONS) / counts.sum()
             pilot = np.zeros(len(share)) if self._table is None else np.clip(self._table, -0.5, 0.5)
-        self._weights = weights(plan.allocation, pilot, share, self.allocate)
-        self._weights *= np.sqrt(plan.asked / len(self._weights))  # fewer pairs: the norm may be that of all
+        if plan.laplace is None:
+            self._weights = weights(plan.allocation, pilot, share, self.allocate)
+            self._weights *= np.sqrt(plan.asked / len(self._weights))  # fewer pairs: the norm may be that of all
+        else:
+            self._weights = laplace_weights(pilot) if plan.allocation == "paper" else np.ones(len(pilot))
+        if plan.own_noise:
+            scales = plan.people * (plan.laplace or 0.0) / self._weights
+            public["scales"] = np.ones(plan.asked)
+            public["scales"][: len(pilot)] = scales * (weights_of(pilot) if plan.own_noise == "sensitive" else 1.0)
+            self._weights = np.ones(len(pilot))
         public["weights"] = np.zeros(plan.asked)
         public["weights"][: len(self._weights)] = self._weights
         return public
@@ -200,6 +238,8 @@ class Asking:
         if plan.beta:
             mean, variance = moments(rewards)
             rewards = mean - plan.beta * np.sqrt(variance)
+        if plan.laplace is not None and plan.critic.loss == "cross_entropy":
+            rewards = of_probability(rewards)
         if plan.kind == "samples":
             self._hear_pairs(rewards)
         elif plan.kind == "linear":
@@ -240,10 +280,11 @@ class Asking:
         assert self._query is not None
         assert self._weights is not None
         asked = self._codes[self._query]
-        if plan.smooth:
+        price: Smoothed | Looked
+        if plan.smooth or plan.laplace is not None:
             variance = np.square(plan.noise_of(CRITICS) / self._weights)
-            price: Smoothed | Looked = Smoothed.of(plan.embedding, asked, rewards, variance)
-        else:
+            price = self._pilot = Smoothed.of(plan.embedding, asked, rewards, variance)
+        if not plan.smooth:
             codes, at = np.unique(asked, return_inverse=True)
             price = Looked(codes, np.bincount(at, rewards) / np.bincount(at))
         self._prices = [price, *self._prices[: _KEPT - 1]] if plan.memory else [price]

@@ -14,7 +14,7 @@ from tacit.errors import PlanError
 from tacit.methods.mobility.common import few, label
 from tacit.methods.mobility.pategail.critics import Critic
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
-from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, LocalCritics
+from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, LocalCritics, OwnNoise
 from tacit.methods.mobility.pategail.training import Ppo
 from tacit.methods.mobility.places import CLIP, JUMPS, STARTS
 from tacit.methods.mobility.simulator import Layout
@@ -40,11 +40,18 @@ Allocation = Literal["uniform", "paper", "utility", "own"]
 Allocate = Callable[[Float64, Float64], Array]
 """The caller's own: (pilot [B], share [B]) of public values -> positive numbers [B]."""
 
-LEAST = 0.05
-"""delta' of the paper's weight 1 - R + delta'."""
 CRITICS = "rewards"
 """The name of the part that asks critics; those of starts and jumps are `STARTS` and `JUMPS`."""
-PAPER_DAYS = 3
+PAPER_DAYS, PAPER_BETA = 3, 0.01
+"""Days that are played in a round, and the weight of the deviation among people in PATEGAIL's public code."""
+UNBOUNDED = 2.0**30
+"""The clip of answers that carry noise of their own already."""
+MOST_WEIGHT = 2
+"""The largest factor of a reward over the mean one where Laplace noise is split unevenly."""
+
+Variant = Literal["PATEGAIL", "PateGAIL++"]
+"""Of the papers' mode: a discriminator, -log of its probability and even noise, or a Wasserstein critic and noise by
+"sensitivity"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +118,9 @@ class PateGailPlan(plans.PrivatePlan):
     floor: int | None = None
     """fewest answers of which a sum may be released, for shared noise; None is nine in ten."""
     laplace: float | None = None
-    """scale of the Laplace noise on each mean reward, the paper's "noise"; None is Gaussian noise."""
+    """the papers' mode: the mean scale of the Laplace noise on each mean reward, their "noise"; None is Gaussian noise.
+    The allocation "paper" then splits the sum of 1 / scale. With `noise="device"` every device draws noise of N times
+    the scale itself, by its own critic's "sensitivity" with the allocation "paper": nothing is promised then."""
     noise_multiplier: float | None = None
     """sigma of the whole plan as one Gaussian release; None until calibrated."""
     unit: Unit | None = None
@@ -147,8 +156,10 @@ class PateGailPlan(plans.PrivatePlan):
             "False with a linear critic, whose control is a silent table",
         )
         if self.laplace is not None:
-            sane = 0 < self.laplace < math.inf and self.kind == "samples" and self.noise == "server"
-            check("laplace", self.laplace, sane and self.beta == 0, "> 0 with samples, server noise, beta 0")
+            split = self.allocation in ("uniform", "paper") and self.noise != "shared"
+            sane = 0 <= self.laplace < math.inf and self.kind == "samples" and split
+            words = ">= 0 with samples, not shared, an allocation that is uniform or the paper's"
+            check("laplace", self.laplace, sane, words)
         if self.epsilon is not None:
             check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
         if self.unit is not None and self.delta is not None:
@@ -157,19 +168,43 @@ class PateGailPlan(plans.PrivatePlan):
 
     @classmethod
     def paper(
-        cls, people: int, *, scale: float = 0.1, starts: Starts = "copied", critic: Critic | None = None
+        cls,
+        people: int,
+        *,
+        scale: float = 0.1,
+        variant: Variant = "PateGAIL++",
+        sensitivity: bool | None = None,
+        local: bool = False,
+        starts: Starts = "copied",
+        critic: Critic | None = None,
     ) -> PateGailPlan:
-        """The paper's recipe: 50 updates from 141 rewards each, with Laplace noise of a scale on every mean.
+        """The papers' recipe: 50 updates from 141 rewards each, with Laplace noise of a scale on every mean.
 
-        Its rewards have the epsilon that `account` says. Copied starts make that of the whole infinite: with `starts`
+        The deviation among people times `PAPER_BETA` is subtracted from each mean; its second moment is asked under the
+        same noise, and paid for. `PateGAIL++` gives a reward less noise the less real it looked: weights 1 - R + delta'
+        of the rewards of the round before, which are its pilot. Its critics are calibrated and bounded, without which
+        no epsilon would be finite.
+
+        The rewards have the epsilon that `account` says. Copied starts make that of the whole infinite: with `starts`
         "given" or "private" it is that of the rewards (and of starts and jumps, whose noise multiplier is to be set).
 
         Args:
             people: N.
-            scale: b, the paper's "noise".
+            scale: b, the papers' "noise": every mean's scale, or the harmonic mean of the scales of a round.
+            variant: see `Variant`.
+            sensitivity: whether noise is split by "sensitivity"; None is as in the variant.
+            local: whether every device adds noise of N times the scale to its own answer (the papers' local mode). It
+                draws it itself, by its private critic where there is a sensitivity: epsilon is infinite.
             starts: see `Starts`.
-            critic: None is the paper's, with a gradient penalty of 20.
+            critic: None is the variant's; PateGAIL++'s has a gradient penalty of 20.
+
+        Raises:
+            PlanError: a value is out of range.
         """
+        check("variant", variant, variant in get_args(Variant), " or ".join(get_args(Variant)))
+        older = variant == "PATEGAIL"
+        shape = Critic(loss="cross_entropy", penalty=0.0) if older else Critic(penalty=20.0)
+        split = not older if sensitivity is None else sensitivity
         return cls(
             people=people,
             rounds=50,
@@ -178,11 +213,13 @@ class PateGailPlan(plans.PrivatePlan):
             days=PAPER_DAYS,
             updates=1,
             smooth=False,
-            critic=critic or Critic(penalty=20.0),
-            allocation="uniform",
+            beta=PAPER_BETA,
+            critic=critic or shape,
+            allocation="paper" if split else "uniform",
             last=False,
             starts=starts,
             laplace=scale,
+            noise="device" if local else "server",
         )
 
     @property
@@ -201,6 +238,13 @@ class PateGailPlan(plans.PrivatePlan):
     def bound(self) -> float:
         """The clip that is used."""
         return math.sqrt(self.asked) / 2 if self.clip_norm is None else self.clip_norm
+
+    @property
+    def own_noise(self) -> OwnNoise | None:
+        """How devices draw the noise of the papers' local mode."""
+        if self.laplace is None or self.noise != "device":
+            return None
+        return "sensitive" if self.allocation == "paper" else "even"
 
     def noise_multiplier_of(self, part: str) -> float | None:
         """The noise multiplier of a part: that of the whole over the root of the part's share of the budget."""
@@ -227,15 +271,19 @@ class PateGailPlan(plans.PrivatePlan):
 
         if self.laplace is None:
             sums = [sum_of(CRITICS, self.bound, self.noise_multiplier_of(CRITICS), self.rounds)]
+        elif self.own_noise:
+            sums = [sum_of(CRITICS, UNBOUNDED, 0.0, self.rounds)]
         else:
+            bound = MOST_WEIGHT / 2 if self.allocation == "paper" else 0.5
             sums = [
                 LaplaceSum(
                     name=CRITICS,
                     steps=self.rounds,
-                    size=self.queries,
-                    bound=0.5,
-                    noise_multiplier=self.laplace * self.people / 0.5,
+                    size=self.size,
+                    bound=bound,
+                    noise_multiplier=self.laplace * self.people / bound,
                     rows_per_unit=self.rows_per_unit,
+                    most=math.ceil(self.size / MOST_WEIGHT) if self.allocation == "paper" else None,
                 )
             ]
         if self.starts == "private":
@@ -255,6 +303,7 @@ class PateGailPlan(plans.PrivatePlan):
             layout=self.layout,
             calibration=self.calibration,
             variance=self.beta > 0,
+            own_noise=self.own_noise,
             last=self.last,
             zero_contribution=self.zero_contribution,
         )
@@ -284,7 +333,7 @@ class PateGailPlan(plans.PrivatePlan):
     def noise_of(self, name: str) -> float:
         """Standard deviation of the noise in each number of a released mean."""
         if name == CRITICS and self.laplace is not None:
-            return math.sqrt(2) * self.laplace
+            return math.sqrt(2) * self.laplace * (math.sqrt(self.people) if self.noise == "device" else 1.0)
         if self.starts == "copied" and name != CRITICS:
             return 0.0
         sigma = self.noise_multiplier_of(name) or 0.0
@@ -309,9 +358,14 @@ class PateGailPlan(plans.PrivatePlan):
             cautions=cautions,
             assumptions=(f"a {name}'s critic is trained on that {name}'s own days and on public values alone",),
         )
-        if self.starts != "copied":
+        copied = self.starts == "copied"
+        if not (copied or self.own_noise):
             return base
-        broken = "anything: epsilon is infinite. Where days begin and how far people go is taken without noise"
+        broken = "anything: epsilon is infinite. " + (
+            "Where days begin and how far people go is taken without noise"
+            if copied
+            else "Every device draws the noise of its own answer, which tacit does not vouch for"
+        )
         nothing = ("nothing: the parts below are stated, and no part of them is a guarantee",)
         return replace(base, covered=nothing, not_covered=(broken, *base.not_covered))
 

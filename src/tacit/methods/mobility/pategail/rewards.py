@@ -3,10 +3,11 @@
 `LocalCritics` and `LinearCritic` are `Work`s of a `FederatedVault`: row u of everything is made of person u's own rows
 and seed, and of public arrays. The public arrays of a round are
 
-    codes [T]   the distinct state-action pairs of the server's rollouts (`embedding`)
+    codes [T]   the distinct state-action pairs of the server's rollouts (`embedding`), then zeros that no row names
     rows [G]    the rollouts in random order: an index into codes for every row
     query [B]   what is asked (kind "samples"): indices into codes, -1 for none
     weights     [B] or [K], public factors of the answer's coordinates (`allocation`)
+    scales      [B] (with own noise): of the Laplace noise of an answer
     slopes      [T, P] (kind "gradient"): the policy gradient of a reward of 1 for each of the pairs (`training`)
 """
 
@@ -34,6 +35,12 @@ Arrays = Mapping[str, Array]
 
 Kind = Literal["samples", "table", "gradient"]
 """What a critic is asked: its rewards of B pairs, of K buckets, or the policy gradient that it wants."""
+
+OwnNoise = Literal["even", "sensitive"]
+"""Laplace noise that a device draws for its own answer: of public scales, or of scales over its own weights."""
+
+LEAST = 0.05
+"""delta' of the papers' weight 1 - R + delta'."""
 
 CHUNK = 32
 """People whose critics are trained at once: what lies between the layers stays in the processor's cache."""
@@ -93,6 +100,18 @@ class Calibration:
         return np.asarray(np.clip(z, -0.5, 0.5) if self.squash == "clip" else np.tanh(2 * z) / 2)
 
 
+def weights_of(rewards: Float64) -> Float64:
+    """The papers' weights 1 - R + delta' of rewards R - 1/2: the less, the more real something looks."""
+    return np.asarray(1.0 - np.clip(rewards + 0.5, 0.0, 1.0) + LEAST)
+
+
+def laplace_noise(seeds: Array, size: int) -> Float64:
+    """Laplace noise [U, size] of scale 1 from people's seeds [U], of 24 bits: for noise that nothing rests on."""
+    drawn = _uniform(_mixed(seeds[:, None], np.uint64(2)) + np.arange(size, dtype=np.uint64)).astype(np.float64)
+    centred = drawn - 0.5 + 2.0**-25
+    return np.asarray(-np.sign(centred) * np.log1p(-2 * np.abs(centred)))
+
+
 def with_square(rewards: Float64) -> Float64:
     """The answer that also tells the second moment: r [U, B] in [-1/2, 1/2] -> (r, 2 (r^2 - 1/4)) [U, 2 B].
 
@@ -119,6 +138,7 @@ class LocalCritics:
         layout: of the states of a table.
         calibration: of its values.
         variance: whether the second moment is sent too (`with_square`); not for a gradient.
+        own_noise: see `OwnNoise`; drawn from the person's seeds, and no guarantee rests on it.
         last: whether going back to the last place is an action of its own, and not a return.
         zero_contribution: answer 0 always, untrained: the control whose rewards are noise alone.
 
@@ -132,6 +152,7 @@ class LocalCritics:
     layout: Layout = field(default_factory=Layout)
     calibration: Calibration = field(default_factory=Calibration)
     variance: bool = False
+    own_noise: OwnNoise | None = None
     last: bool = True
     zero_contribution: bool = False
 
@@ -167,7 +188,7 @@ class LocalCritics:
         for start in range(0, len(seeds), CHUNK):
             part = {name: column[start : start + CHUNK] for name, column in after.items()}
             self._train(part, public, seeds[start : start + CHUNK])
-            answers.append(self._answers(part, public))
+            answers.append(self._answers(part, public, seeds[start : start + CHUNK]))
         return np.concatenate(answers) if answers else np.zeros((0, self.width(public))), after
 
     def width(self, public: Arrays) -> int:
@@ -205,7 +226,7 @@ class LocalCritics:
             state["taken"] += 1
             adam(theta, first, second, slope, state["taken"], critic.rate, critic.decays)
 
-    def _answers(self, state: dict[str, Array], public: Arrays) -> Float64:
+    def _answers(self, state: dict[str, Array], public: Arrays, seeds: Array) -> Float64:
         """The answers of these people."""
         codes = np.asarray(public["codes"])
         counts = np.bincount(public["rows"], minlength=len(codes))
@@ -221,10 +242,10 @@ class LocalCritics:
         if self.kind == "gradient":
             answer = np.matmul(rewards[:, None], np.asarray(public["slopes"], np.float64))[:, 0]
         else:
-            answer = self._asked(rewards, codes, counts, public)
+            answer = self._asked(rewards, codes, counts, public, seeds)
         return np.asarray(np.where(state["count"][:, None] > 0, answer, 0.0))
 
-    def _asked(self, rewards: Float64, codes: Array, counts: Array, public: Arrays) -> Float64:
+    def _asked(self, rewards: Float64, codes: Array, counts: Array, public: Arrays, seeds: Array) -> Float64:
         if self.kind == "samples":
             query = np.asarray(public["query"])
             asked, valid = rewards[:, query], query >= 0
@@ -234,8 +255,12 @@ class LocalCritics:
             valid, asked = mass > 0, np.zeros((len(rewards), self.layout.size * ACTIONS))
             np.add.at(asked.T, cell, (rewards * counts).T)
             asked /= np.maximum(mass, 1)
-        weights = np.asarray(public["weights"]) * valid
-        return np.asarray(with_square(asked) * np.tile(weights, 2) if self.variance else asked * weights)
+        repeats = 2 if self.variance else 1
+        answer = (with_square(asked) if self.variance else asked) * np.tile(public["weights"] * valid, repeats)
+        if self.own_noise:
+            own = weights_of(asked) if self.own_noise == "sensitive" else np.ones_like(asked)
+            answer += laplace_noise(seeds, answer.shape[1]) * np.tile(public["scales"] / own, (1, repeats))
+        return np.asarray(answer)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,81 @@
+"""What workflows call exists here, and does what they rely on."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tools.site import REFERENCE, linked, pages, placed
+from tools.versions import lowest
+
+ROOT = Path(__file__).resolve().parents[1]
+VERIFY = ROOT / ".github" / "actions" / "tacit-verify" / "verify.py"
+GOLDEN = ROOT / "tests" / "golden" / "certificates" / "format_1"
+
+
+def verify(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the action's script."""
+    command = [sys.executable, str(VERIFY), str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_action_recomputes_every_certificate_of_a_folder(tmp_path: Path) -> None:
+    for name in ("synthesis", "experts"):
+        (tmp_path / name).mkdir()
+        shutil.copyfile(GOLDEN / f"{name}.json", tmp_path / name / "certificate.json")
+    done = verify(tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(": recomputed") == 2
+    epsilon = max(json.loads(path.read_text())["epsilon"] for path in tmp_path.rglob("certificate.json"))
+    assert verify(tmp_path, f"{epsilon * 0.99}").returncode == 1
+    assert verify(tmp_path, f"{epsilon * 1.01}").returncode == 0
+
+
+def test_the_action_fails_on_an_edited_certificate_and_where_there_is_none(tmp_path: Path) -> None:
+    assert verify(tmp_path).returncode == 1
+    edited = json.loads((GOLDEN / "synthesis.json").read_text()) | {"epsilon": 0.01}
+    (tmp_path / "certificate.json").write_text(json.dumps(edited))
+    done = verify(tmp_path)
+    assert done.returncode == 1
+    assert "certificate.json: refused" in done.stdout
+
+
+def test_the_lowest_versions_are_the_bounds_of_the_project() -> None:
+    core = lowest(())
+    assert core["numpy"] == "2.0"
+    assert set(core) == {"numpy", "scipy", "dp-accounting", "cryptography", "tyro", "rich"}
+    assert lowest()["torch"] == "2.6"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
+def test_workflows_call_what_exists(path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for line in re.findall(r"run: (.+)", path.read_text(encoding="utf-8")):
+        for target in re.findall(r"make ([\w-]+)", line):
+            assert target in targets
+        for script in re.findall(r"(?:^|python )((?:tools/|\.ci/)[\w./]+)", line):
+            assert (ROOT / script).is_file()
+
+
+def test_the_site_shows_every_page_once() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = re.findall(r"[\w/.-]+\.md", text[text.index("nav:") :])
+    wanted = [placed(page).as_posix() for page in pages()]
+    wanted += [f"reference/{title.lower().replace(',', '').replace(' ', '_')}.md" for title in REFERENCE]
+    assert sorted(named) == sorted([*wanted, "gallery.md"])
+
+
+def test_links_lead_to_pages_and_sources_are_named_only() -> None:
+    shown = {page.resolve() for page in pages()}
+    text = "[a](docs/own-data.md#x) [`b`](src/tacit/units.py) ![c](docs/images/vault.svg) [d](#e) [f](proofs)"
+    found = linked(text, ROOT / "README.md", shown)
+    assert found == "[a](docs/own-data.md#x) `b` ![c](docs/images/vault.svg) [d](#e) f"
+    back = linked("[home](../README.md)", ROOT / "docs" / "synthesis.md", shown)
+    assert back == "[home](../index.md)"

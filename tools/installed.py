@@ -1,0 +1,53 @@
+"""What an installed core must be able to do, without this repository's sources: `python tools/installed.py`.
+
+Run by the environment that a wheel was installed into; exits with 1 and a sentence where something is missing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CERTIFICATE = ROOT / "tests" / "golden" / "certificates" / "format_1" / "synthesis.json"
+LEDGER = """
+from tacit import Ledger, Unit
+with Ledger("people.ledger", Unit("person", "add_or_remove", 1_000), epsilon=1.0, delta=1e-6) as ledger:
+    ledger.verify()
+print(Ledger.read("people.ledger").spent())
+"""
+KERNELS = """
+from importlib.util import find_spec
+print(sum(find_spec(name) is not None for name in ("tacit.privacy.noise._gaussian", "tacit.envs._hiv")))
+"""
+
+
+def run(*words: str, folder: str) -> str:
+    """The output of a command of this environment, away from the repository."""
+    done = subprocess.run([sys.executable, "-I", *words], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(words[:4])} failed: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def main() -> None:
+    """Check the command line, a certificate, a ledger, and which kernels there are."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(run("-c", "import tacit; print(tacit.__file__)", folder=folder))
+        if ROOT in place.parents and ".venv" not in place.parts:
+            sys.exit(f"tacit comes from {place}, not from an installed wheel")
+        print(run("-m", "tacit", "--version", folder=folder))
+        verified = run("-m", "tacit", "certificate", "verify", str(CERTIFICATE), "--json", folder=folder)
+        print(f"certificate verified: epsilon {json.loads(verified)['epsilon']:.4g}")
+        print(f"ledger written and read, spent {run('-c', LEDGER, folder=folder)}")
+        print(f"compiled kernels: {run('-c', KERNELS, folder=folder)} of 2")
+    if importlib.util.find_spec("torch") is None:
+        print("PyTorch is not installed, and was not needed")
+
+
+if __name__ == "__main__":
+    main()

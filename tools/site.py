@@ -1,0 +1,117 @@
+"""Write the pages of the site below build/pages/: `python tools/site.py`, and `mkdocs build` reads them (`make docs`).
+
+The repository's own pages keep their places, so that their links hold; links to sources become plain names. Pages of
+the reference are made from the public names, and the gallery from what a small run of the command line writes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "build" / "pages"
+TOP = ("CHANGELOG.md", "CONTRIBUTING.md", "DATA.md", "SECURITY.md")
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+REFERENCE = {
+    "Vaults, ledgers, certificates": (
+        "tacit.Unit",
+        "tacit.Ledger",
+        "tacit.Vault",
+        "tacit.UserVault",
+        "tacit.Register",
+        "tacit.Release",
+        "tacit.Certificate",
+    ),
+    "Data": ("tacit.Trajectories", "tacit.PublicSpec", "tacit.Box", "tacit.Discrete", "tacit.Column", "tacit.space_of"),
+    "Synthesis": ("tacit.methods.synthesis",),
+    "Off-policy evaluation": ("tacit.methods.off_policy_evaluation",),
+    "Policy gradient": ("tacit.methods.policy_gradient",),
+    "Experts": ("tacit.methods.experts",),
+    "Movement": ("tacit.methods.mobility",),
+    "Selection": ("tacit.methods.selection",),
+    "Agents": ("tacit.agents.iql.IqlConfig", "tacit.agents.td3_bc.Td3BcConfig", "tacit.agents.edac.EdacConfig"),
+    "Statistics": ("tacit.evaluation.statistics",),
+    "Hub": ("tacit.hub", "tacit.hub.sharing"),
+    "Errors": ("tacit.errors",),
+}
+RUN = (
+    "data clinic --patients 300 --out clinic",
+    "synthesize clinic --out run --unit patient --relation add_or_remove --population 300 --epsilon 4 --delta 1e-4 "
+    "--rows 2000 --steps 60 --width 32 --depth 2 --no-rake",
+)
+
+
+def pages() -> list[Path]:
+    """Every page of the repository that the site shows, README first."""
+    found = [ROOT / "README.md", *(ROOT / name for name in TOP)]
+    found += [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "proofs").glob("*.md"))]
+    return [*found, *sorted((ROOT / "src").rglob("README.md"))]
+
+
+def placed(page: Path) -> Path:
+    """Where a page stands in the site."""
+    return Path("index.md") if page == ROOT / "README.md" else page.relative_to(ROOT)
+
+
+def linked(text: str, page: Path, shown: set[Path]) -> str:
+    """The text, whose links lead to pages and pictures of the site; other files are named only."""
+
+    def link(found: re.Match[str]) -> str:
+        picture, words, target = found.groups()
+        name, mark, anchor = target.partition("#")
+        if not name or "://" in target:
+            return found[0]
+        path = (page.parent / name).resolve()
+        if path in shown:
+            there = os.path.relpath(placed(path), placed(page).parent)
+            return f"{picture}[{words}]({Path(there).as_posix()}{mark}{anchor})"
+        if path.suffix in (".svg", ".png"):
+            return found[0]
+        return words
+
+    return LINK.sub(link, text)
+
+
+def gallery(folder: Path) -> str:
+    """Run the command line on simulated patients; the page shows what it wrote."""
+    work = folder / "work"
+    work.mkdir(parents=True)
+    for words in RUN:
+        subprocess.run([sys.executable, "-m", "tacit", *words.split()], cwd=work, check=True, capture_output=True)
+    shutil.copyfile(work / "run" / "report.html", folder / "report.html")
+    certificate = (work / "run" / "certificate.md").read_text(encoding="utf-8")
+    shutil.rmtree(work)
+    commands = "\n".join(f"tacit {words}" for words in RUN)
+    shown = re.sub(r"^#", "##", certificate, flags=re.MULTILINE)
+    return (
+        "# Gallery\n\nWhat tacit writes, from simulated patients.\n\n```\n" + commands + "\n```\n\n"
+        "[The report of this run](gallery/report.html)\n\n"
+        "## A map of simulated days\n\n![Visits by hour in a simulated city](docs/images/mobility_map.png)\n\n"
+        "## A certificate\n\n" + shown + "\n"
+    )
+
+
+def main() -> None:
+    """Write all pages."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    sources = pages()
+    shown = {page.resolve() for page in sources}
+    for page in sources:
+        target = PAGES / placed(page)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(linked(page.read_text(encoding="utf-8"), page, shown), encoding="utf-8")
+    shutil.copytree(ROOT / "docs" / "images", PAGES / "docs" / "images")
+    for title, names in REFERENCE.items():
+        target = PAGES / "reference" / f"{title.lower().replace(',', '').replace(' ', '_')}.md"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text("\n\n".join([f"# {title}", *(f"::: {name}" for name in names)]) + "\n", encoding="utf-8")
+    (PAGES / "gallery.md").write_text(gallery(PAGES / "gallery"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
