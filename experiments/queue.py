@@ -70,7 +70,7 @@ QUEUE: tuple[Job, ...] = (
     Job("dppg_fair", 5.0),
     Job("dppg_votes", 4.0),
     Job("mazes_plan", 1.0),
-    Job("table1_mazes", 13.0),
+    Job("table1_mazes", 9.0),
     Job("table2_mazes", 18.0),
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
