@@ -12,9 +12,9 @@ unit's rows alone.
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from tacit.data.spec import Box
 from tacit.errors import DataError
 from tacit.serialization import Json
 from tacit.validation import check
-
-if TYPE_CHECKING:
-    from tacit.data.trajectories import Trajectories
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -96,20 +93,14 @@ class Memory(Json):
             )
 
 
-def remember(self: Trajectories, memory: Memory) -> Trajectories:
-    """The same records with a memory in place of each observation, for any method of tacit; bounds stay as they are.
+def remembered(columns: Mapping[str, Array], episodes: Array, memory: Memory) -> dict[str, Array]:
+    """Memories in place of observations and next observations, [T, d] float32.
 
-    A policy that was learned from the result acts on memories: play it in `tacit.envs.rollouts.Remembered`.
-
-    Raises:
-        SealedError: the records are sealed in a vault.
-        DataError: the observations are discrete, or have another number of columns than the memory.
+    Args:
+        columns, episodes: of `tacit.data.trajectories.Trajectories`.
+        memory: what is kept.
     """
-    memory.require_fit(self.spec.observation, where="Trajectories.remember")
-    columns, episodes = self.columns, self.episodes
     starts = np.zeros(len(columns["rewards"]), np.bool_)
     starts[episodes[:-1]] = True
     held, after = memory.courses(columns["observations"], columns["next_observations"], starts)
-    kept = {"observations": held.astype(np.float32), "next_observations": after.astype(np.float32)}
-    records = dataclasses.replace(self._records, columns={**columns, **kept})
-    return type(self)(records, self.spec, simulated=self.simulated)
+    return {"observations": held.astype(np.float32), "next_observations": after.astype(np.float32)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from tacit.data import outputs
 from tacit.data.ingest import Ingest
-from tacit.data.memory import remember
+from tacit.data.memory import Memory, remembered
 from tacit.data.sources import frames
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Paths, Records, UnitKind, read, write
@@ -320,7 +321,18 @@ class Trajectories:
         self._refuse_if_sealed("save")
         write(self._records, self.spec, folder, simulated=self.simulated)
 
-    remember = remember
+    def remember(self, memory: Memory) -> Trajectories:
+        """The same records with a memory in place of each observation; public bounds stay as they are.
+
+        A policy that was learned from the result acts on memories: play it in `tacit.envs.rollouts.Remembered`.
+
+        Raises:
+            SealedError: the records are sealed in a vault.
+            DataError: the observations are discrete, or have another number of columns than the memory.
+        """
+        memory.require_fit(self.spec.observation, where="Trajectories.remember")
+        columns = {**self.columns, **remembered(self.columns, self.episodes, memory)}
+        return Trajectories(dataclasses.replace(self._records, columns=columns), self.spec, simulated=self.simulated)
 
     to_arrow = outputs.to_arrow
     to_pandas = outputs.to_pandas

@@ -150,13 +150,13 @@ class _Regression:
     """
 
     def __init__(self, products: Float64, noise: tuple[float, float, float], plan: ImprovementPlan) -> None:
-        self._products, self._noise = products, noise
+        self._products, self._sigmas = products, noise
         self._prior = np.diag([CONSTANT, *[SLOPE] * (len(products) - 1)])
 
     def __call__(self, total: Float64, size: float) -> tuple[Float64, Float64]:
         """theta [n] and its covariance [n, n] for a sum [n] of phi with targets that use v of squared length `size`."""
         g, prior = self._products, self._prior
-        of_products, of_changes, of_rewards = self._noise
+        of_products, of_changes, of_rewards = self._sigmas
         variance = of_rewards**2 + of_changes**2 * size + of_products**2 * np.trace(prior) / len(prior)
         gain = np.linalg.solve(g @ prior @ g + variance * np.eye(len(g)) + g, g @ prior).T
         return gain @ total, prior - gain @ g @ prior
