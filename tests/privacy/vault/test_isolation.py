@@ -79,6 +79,13 @@ class Centred:
 
 
 @dataclass(frozen=True)
+class CentredAtWork(Centred):
+    """Says that it is much work, for which tacit's own contributions are tried on fewer units."""
+
+    work: int = 2**40
+
+
+@dataclass(frozen=True)
 class Numbered:
     """Adds a little where there are so many units or more."""
 
@@ -102,7 +109,17 @@ class Following:
 
 @pytest.mark.parametrize(
     "callback",
-    [Centred(2), Centred(6), Centred(34), Centred(257), Numbered(2), Numbered(6), Numbered(257), Following(256)],
+    [
+        Centred(2),
+        Centred(6),
+        Centred(34),
+        Centred(257),
+        CentredAtWork(6),
+        Numbered(2),
+        Numbered(6),
+        Numbered(257),
+        Following(256),
+    ],
     ids=str,
 )
 def test_units_are_coupled_in_no_crowd(tmp_path: Path, callback: Any) -> None:

@@ -29,7 +29,7 @@ class Tokenizer:
         self.special = frozenset(special)
 
     @classmethod
-    def byte_pairs(cls, tokens: Sequence[str], merges: Sequence[tuple[str, ...]], *, digits: bool) -> Self:
+    def byte_pairs(cls, tokens: Sequence[str], merges: Sequence[tuple[str, str]], *, digits: bool) -> Self:
         """GPT-2's byte pairs; with `digits` each digit is a token of its own."""
         import tokenizers
         from tokenizers import decoders, models, pre_tokenizers

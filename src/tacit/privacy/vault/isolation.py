@@ -97,7 +97,8 @@ class IsolationChecks:
                     )
                 return result
 
-            work = int(getattr(contribution, "work", 0))
+            own = type(contribution).__module__.startswith("tacit.")
+            work = int(getattr(contribution, "work", 0)) if own else 0
             with self._trial(part.name, contribution):
                 self._check(vectors, part, part.horizon, work)
             self._widths[key] = vectors(self._invented(part, 1, part.horizon), np.arange(1)).shape[1]
