@@ -73,6 +73,8 @@ QUEUE: tuple[Job, ...] = (
     Job("table1_mazes", 9.0),
     Job("table2_mazes", 18.0),
     Job("tune_cql", 0.7),
+    Job("improvement", 3.0),
+    Job("improvement_peers", 3.0),
     Job("experts_ppo", 3.0),
     Job("tune_half_cheetah", 1.5),
     Job("table1_half_cheetah", 5.0, ("still/", "random/")),
