@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 SIMULATED = "are simulated: nobody is behind them, and the certificate and the report say so."
 CERTIFICATE, REPORT = "certificate.json", "report.html"
+LATER: Mapping[str, Mapping[str, Any]] = {"train": {"method": "gradient"}}
+"""Settings that runs of earlier versions lack: command -> name -> what they did."""
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
 
 
@@ -102,7 +104,7 @@ class RunFolder:
             FileError: it was begun with others.
         """
         begun, plain = self.read(), json.loads(json.dumps(settings, default=str))
-        stored = current(begun["settings"], plain)
+        stored = {**LATER.get(command, {}), **current(begun["settings"], plain)}
         differing = sorted(name for name in {*plain, *stored} if plain.get(name) != stored.get(name))
         if begun["command"] != command or differing:
             raise FileError(
