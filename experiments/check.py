@@ -44,6 +44,7 @@ EXPERIMENTS = (
     "experts_histograms",
     "experts_table",
     "experts_ppo",
+    "tune_cql",
     "mobility_noise",
     "mobility_frontier",
     "mobility_neural",

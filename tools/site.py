@@ -33,6 +33,8 @@ REFERENCE = {
     "Policy gradient": ("tacit.methods.policy_gradient",),
     "Experts": ("tacit.methods.experts",),
     "Movement": ("tacit.methods.mobility",),
+    "Improvement": ("tacit.methods.improvement",),
+    "Alignment": ("tacit.methods.alignment",),
     "Selection": ("tacit.methods.selection",),
     "Agents": ("tacit.agents.iql.IqlConfig", "tacit.agents.td3_bc.Td3BcConfig", "tacit.agents.edac.EdacConfig"),
     "Statistics": ("tacit.evaluation.statistics",),

@@ -67,7 +67,7 @@ def test_table_one_has_a_row_for_each_level(invented: Store) -> None:
     assert row(table, "ours, weaker level") == [""] * 6
     assert row(table, "PPO, not private") == ["499.5 ± 6.4", *[""] * 5]
     assert row(table, "ours, the paper's network, weaker level") == ["–", "–", "", "", "–", "–"]
-    assert row(table, "paper's recipe, epsilon infinite, stronger level") == [*[""] * 4, "–", "–"]
+    assert row(table, "paper's recipe as first read, epsilon infinite, stronger level") == [*[""] * 4, "–", "–"]
     assert "| HalfCheetah (8, 20) |" in table
 
 
@@ -112,7 +112,7 @@ def test_the_short_table_takes_the_better_region(tmp_path: Path) -> None:
     put(poles, Cell("acrobot", "paper", 1.0, "independent").key, last_stochastic=[-500.0, -500.0])
     put(table, "Dosing-1|ceiling", last=[123.0, 123.0])
     shown = dppg_tables.short(poles, table, rivers)
-    paper = row(shown, "paper's recipe, **epsilon infinite**; noise of epsilon 1")
+    paper = row(shown, "paper's recipe as first read, **epsilon infinite**; noise of epsilon 1")
     assert paper == ["", "-500.0 ± 0.0", "", r"0.70 ± 0.00 \*"]
     assert row(shown, "ours without noise, not private") == ["", "", "123.0 ± 0.0", ""]
     assert row(shown, "ours, independent noise, epsilon 1")[2] == "–"
@@ -124,7 +124,11 @@ def test_the_picture_leaves_out_what_is_missing_and_sets_infinity_apart(invented
     put(invented, Cell("cart_pole", "paper", None, "independent").key, last_stochastic=[20.0, 40.0])
     ours, _, _, _, _, paper = dppg_tables.picture(invented)[0].curves
     assert (list(ours.x), list(ours.y), ours.spread[0]) == ([1.0, 8.0, np.inf], [490.0] * 3, (480.0, 500.0))
-    assert (list(paper.x), paper.dashed, paper.name) == ([np.inf], True, "paper's recipe, epsilon infinite")
+    assert (list(paper.x), paper.dashed, paper.name) == (
+        [np.inf],
+        True,
+        "paper's recipe as first read, epsilon infinite",
+    )
     path = invented.path.with_name("a.svg")
     draw(dppg_tables.picture(invented), "returns", path, legend=3)
     parts = [(node.get("class"), node) for node in ElementTree.parse(path).getroot().iter()]

@@ -118,6 +118,12 @@ def counted(folder: Path) -> Numbers:
     return found | {"table": runs.summary(value.table), "served": runs.summary(value.served)}
 
 
+def voted(folder: Path) -> Numbers:
+    plan = pg.Votes(rounds=4, users=6, directions=2, episode_length=20, radius=0.3).calibrate(**PROMISE)
+    with met(folder, balancers()) as vault:
+        return numbers(pg.fit(plan, vault, pg.Policy.default(cart_pole.spec(), ()), seed=3).value)
+
+
 def clips(folder: Path) -> Numbers:
     """The clip of one step inside a trust region, and the paper's formula of its privacy."""
     step: dict[str, Any] = {"learning_rate": 0.7, "noise": 3.0, "users": 4, "dimension": 12}
@@ -181,6 +187,7 @@ RUNS = {
     **{f"recipe {name}": recipe(name) for name in pg.recipes.NAMED},
     "general recipe": Run(lambda folder: {}, general),
     "UCB-VI": Run(counted, lambda: (ucb_vi.UcbVi(states=6, actions=2, horizon=20),)),
+    "votes": Run(voted, lambda: (pg.Votes(),), TRAINED),
     "clips of trust regions": Run(clips, lambda: (pg.L2(3.5), pg.KL(0.05))),
 }
 

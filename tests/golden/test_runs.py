@@ -23,8 +23,10 @@ from tacit.agents import iql
 
 AREAS = (
     "agents",
+    "alignment",
     "experts",
     "federated",
+    "improvement",
     "mobility",
     "off_policy_evaluation",
     "policy_gradient",
