@@ -72,7 +72,7 @@ def configuration(key: str) -> Json:
     kind, method, *_ = key.split("/")
     if kind == "train":
         return {"world": experts_runs.physics(WORLD), "training": describe(TRAINING), "variations": CHUNK}
-    here = describe(field(kind, SEEDS[0]))
+    here = describe(field(kind, SEEDS[0])) | {"world": experts_runs.physics(WORLD)}
     del here["seed"]
     experts = describe(TRAINING) if kind == "ppo" else None
     return {"field": here, "training": experts, "method": method, "ways": describe(ways())}

@@ -25,7 +25,7 @@ from typing import cast, get_args
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.experts_recipes import Ceiling, recipes
-from experiments.experts_runs import Field
+from experiments.experts_runs import Field, physics
 from experiments.experts_table import Run
 from experiments.store import RESULTS, Store
 from tacit.envs.populations import Kind, Name
@@ -61,7 +61,7 @@ def configuration(key: str) -> Json:
     """Everything that decides a row."""
     world, kind, setting = key.split("/")
     here = field(cast(Name, world), cast(Kind, kind))
-    return {"field": describe(here), "ceiling": describe(ceiling(here.name, setting))}
+    return {"field": describe(here) | {"world": physics(here.name)}, "ceiling": describe(ceiling(here.name, setting))}
 
 
 def store(path: Path = RESULTS / f"{NAME}.json") -> Store:
