@@ -22,7 +22,8 @@ from tacit.privacy.mechanisms.tallies import Tally
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import BaseVault, Run
 from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
-from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only
+from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign
+from tacit.privacy.vault.memory import read_only
 from tacit.tracking import Tracker
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import copy
 import dataclasses
 import functools
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -97,8 +96,7 @@ class IsolationChecks:
                     )
                 return result
 
-            own = type(contribution).__module__.startswith("tacit.")
-            work = int(getattr(contribution, "work", 0)) if own else 0
+            work = 0 if foreign(contribution) else int(getattr(contribution, "work", 0))
             with self._trial(part.name, contribution):
                 self._check(vectors, part, part.horizon, work)
             self._widths[key] = vectors(self._invented(part, 1, part.horizon), np.arange(1)).shape[1]
@@ -385,27 +383,6 @@ def inside(value: object) -> Iterator[object]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from inside(getattr(value, field.name, None))
-
-
-def read_only(value: Any) -> Any:
-    """The same public value, into whose arrays no callback can write what it knows of people.
-
-    Arrays are replaced by views, in tuples, mappings and dataclasses too; anything else stays as it is.
-    """
-    if isinstance(value, np.ndarray):
-        view = value.view(np.ndarray)
-        view.flags.writeable = False
-        return view
-    if type(value) is tuple:
-        return tuple(read_only(entry) for entry in value)
-    if isinstance(value, Mapping):
-        return {name: read_only(entry) for name, entry in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        duplicate = copy.copy(value)
-        for field in dataclasses.fields(value):
-            object.__setattr__(duplicate, field.name, read_only(getattr(value, field.name)))
-        return duplicate
-    return value
 
 
 def foreign(callback: object) -> set[str]:

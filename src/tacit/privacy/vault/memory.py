@@ -21,6 +21,7 @@ assumption.
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import functools
 import gc
@@ -28,7 +29,7 @@ import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import chain
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -86,6 +87,27 @@ def outline(value: Any) -> object:
     if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
         return type(value), tuple(outline(getattr(value, name, None)) for name in value.__dataclass_fields__)
     return value if value is None or isinstance(value, bool | str) else type(value)
+
+
+def read_only(value: Any) -> Any:
+    """The same public value, into whose arrays no callback can write what it knows of people.
+
+    Arrays are replaced by views, in tuples, mappings and dataclasses too; anything else stays as it is.
+    """
+    if isinstance(value, np.ndarray):
+        view = value.view(np.ndarray)
+        view.flags.writeable = False
+        return view
+    if type(value) is tuple:
+        return tuple(read_only(entry) for entry in value)
+    if isinstance(value, Mapping):
+        return {name: read_only(entry) for name, entry in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        duplicate = copy.copy(value)
+        for field in fields(value):
+            object.__setattr__(duplicate, field.name, read_only(getattr(value, field.name)))
+        return duplicate
+    return value
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
 from tacit.privacy.noise.lattice import rounded
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.vault.base import BaseVault, Run, refused
-from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only, require_pure_form
+from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, require_pure_form
+from tacit.privacy.vault.memory import read_only
 from tacit.tracking import Tracker
 
 # Who is enrolled online, and what they are served with: what a `UserVault` asks of both.

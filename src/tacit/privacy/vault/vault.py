@@ -49,8 +49,8 @@ from tacit.privacy.vault.isolation import (
     behind,
     draws_in_blocks,
     foreign,
-    read_only,
 )
+from tacit.privacy.vault.memory import read_only
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
 from tacit.privacy.vault.selection import Attempt, Judge, Selected
