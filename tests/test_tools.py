@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.site import REFERENCE, linked, pages, placed
+from tools.site import REFERENCE, linked, pages, placed, reference
 from tools.versions import lowest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +68,7 @@ def test_the_site_shows_every_page_once() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = re.findall(r"[\w/.-]+\.md", text[text.index("nav:") :])
     wanted = [placed(page).as_posix() for page in pages()]
-    wanted += [f"reference/{title.lower().replace(',', '').replace(' ', '_')}.md" for title in REFERENCE]
+    wanted += [reference(title) for title in REFERENCE]
     assert sorted(named) == sorted([*wanted, "gallery.md"])
 
 

@@ -55,6 +55,11 @@ def pages() -> list[Path]:
     return [*found, *sorted((ROOT / "src").rglob("README.md"))]
 
 
+def reference(title: str) -> str:
+    """The page of the reference with this title."""
+    return f"reference/{title.lower().replace(',', '').replace(' ', '_')}.md"
+
+
 def placed(page: Path) -> Path:
     """Where a page stands in the site."""
     return Path("index.md") if page == ROOT / "README.md" else page.relative_to(ROOT)
@@ -109,7 +114,7 @@ def main() -> None:
         target.write_text(linked(page.read_text(encoding="utf-8"), page, shown), encoding="utf-8")
     shutil.copytree(ROOT / "docs" / "images", PAGES / "docs" / "images")
     for title, names in REFERENCE.items():
-        target = PAGES / "reference" / f"{title.lower().replace(',', '').replace(' ', '_')}.md"
+        target = PAGES / reference(title)
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n\n".join([f"# {title}", *(f"::: {name}" for name in names)]) + "\n", encoding="utf-8")
     (PAGES / "gallery.md").write_text(gallery(PAGES / "gallery"), encoding="utf-8")

@@ -114,18 +114,22 @@ def write(path: Path, content: str, *, mode: int = 0o644) -> None:
         raise
 
 
-def require_free(path: Path) -> None:
-    """Refuse to write over something.
+def require_free(path: Path, what: str = "file") -> None:
+    """Refuse to write over something, be it a link to nowhere.
+
+    Args:
+        path: where a file is to be written, or a folder.
+        what: "file" or "folder".
 
     Raises:
         FileError: there is something of this name.
     """
     if os.path.lexists(path):
         raise FileError(
-            "the file exists already",
+            f"the {what} exists already",
             where=str(path),
             expected="a name that is still free",
-            remedy="choose another name or remove this one",
+            remedy=f"choose another {'name' if what == 'file' else what} or remove this one",
         )
 
 

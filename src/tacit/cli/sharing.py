@@ -70,7 +70,7 @@ def push(command: HubPush) -> None:
     if command.dry_run:
         say("Nothing was sent.")
         return
-    say(sharing.push(command.folder, command.name, license=command.license, private=command.private))
+    say(sharing.send(prepared, private=command.private))
 
 
 def pull(command: HubPull) -> None:

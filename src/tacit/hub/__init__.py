@@ -101,13 +101,7 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
         FileError: the folder exists already or cannot be written, or the value is of no such kind.
     """
     folder = Path(folder)
-    if os.path.lexists(folder):
-        raise FileError(
-            "the folder exists already",
-            where=str(folder),
-            expected="a name that is still free",
-            remedy="choose another folder or remove this one",
-        )
+    plain_files.require_free(folder, "folder")
     name = _name(release.value)
     kind = _kind(name)
     fields, weights = kind.pack(release.value)

@@ -35,13 +35,7 @@ Float32 = NDArray[np.float32]
 
 def save(experts: Stacked, folder: Path) -> None:
     """Write one safetensors file for each policy; the folder appears when it is complete (see `hub.save_experts`)."""
-    if os.path.lexists(folder):
-        raise FileError(
-            "the folder exists already",
-            where=str(folder),
-            expected="a name that is still free",
-            remedy="choose another folder or remove this one",
-        )
+    plain_files.require_free(folder, "folder")
     width = len(str(experts.count - 1))
     metadata = {"format": SAVED, "activation": experts.activation, "features": json.dumps(asdict(experts.features))}
     partial = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")

@@ -23,7 +23,7 @@ from tacit.errors import CertificateError, FileError
 from tacit.hub import CARD, CERTIFICATE, CONFIG, MODEL, load
 from tacit.privacy.certificate.certificate import Certificate, Verification
 
-__all__ = ["Fetched", "Prepared", "prepare", "pull", "push"]
+__all__ = ["Fetched", "Prepared", "prepare", "pull", "push", "send"]
 
 ROWS, DATASHEET, CROISSANT = "rows.parquet", "datasheet.md", "croissant.json"
 MODELS = ("model", "policy", "simulator")
@@ -50,15 +50,17 @@ _TYPES = {"float": "sc:Float", "double": "sc:Float", "int": "sc:Integer", "uint"
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `push` would send.
+    """What `push` sends.
 
     Args:
+        name: OWNER/NAME of the repository.
         files: names in the repository and the files here, those that are made from the certificate included.
         kept: names in a run folder that stay at home.
         certificate: of the release.
         kind: "dataset" where there are rows, "model" otherwise.
     """
 
+    name: str
     files: Mapping[str, Path | bytes]
     kept: Sequence[str]
     certificate: Certificate
@@ -95,7 +97,9 @@ def prepare(folder: str | os.PathLike[str], *, name: str, license: str | None = 
     made = {CARD: _card(certificate, name, kind, license), DATASHEET: _datasheet(certificate, kind)}
     if ROWS in files:
         made[CROISSANT] = _croissant(folder / ROWS, certificate, name, license)
-    return Prepared({**files, **{path: text.encode() for path, text in made.items()}}, tuple(kept), certificate, kind)
+    return Prepared(
+        name, {**files, **{path: text.encode() for path, text in made.items()}}, tuple(kept), certificate, kind
+    )
 
 
 def push(
@@ -107,28 +111,42 @@ def push(
     endpoint: str | None = None,
     token: str | None = None,
 ) -> str:
-    """Send a release to a repository, which is made where it is missing; returns the address of the commit.
+    """Check a folder and send what others may see of it: `prepare`, then `send`.
 
     Args:
         folder, name, license: as for `prepare`.
-        private: whether a new repository is private.
-        endpoint: of the hub; None is the library's own, or HF_ENDPOINT.
-        token: None takes that of the environment or of `hf auth login`.
+        private, endpoint, token: as for `send`.
 
     Raises:
         FileError, CertificateError: as for `prepare`, before anything is sent.
         ModuleNotFoundError: huggingface_hub is not installed (extra `hub`).
     """
     prepared = prepare(folder, name=name, license=license)
+    return send(prepared, private=private, endpoint=endpoint, token=token)
+
+
+def send(prepared: Prepared, *, private: bool = False, endpoint: str | None = None, token: str | None = None) -> str:
+    """Send what was prepared to its repository, which is made where it is missing; returns the commit's address.
+
+    Args:
+        prepared: files that were checked.
+        private: whether a new repository is private.
+        endpoint: of the hub; None is the library's own, or HF_ENDPOINT.
+        token: None takes that of the environment or of `hf auth login`.
+
+    Raises:
+        ModuleNotFoundError: huggingface_hub is not installed (extra `hub`).
+    """
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(endpoint=endpoint, token=token)
-    api.create_repo(name, repo_type=prepared.kind, private=private, exist_ok=True)
+    api.create_repo(prepared.name, repo_type=prepared.kind, private=private, exist_ok=True)
     operations = [
         CommitOperationAdd(path_in_repo=path, path_or_fileobj=source if isinstance(source, bytes) else str(source))
         for path, source in sorted(prepared.files.items())
     ]
-    commit = api.create_commit(name, operations, commit_message=prepared.certificate.sentence, repo_type=prepared.kind)
+    words = prepared.certificate.sentence
+    commit = api.create_commit(prepared.name, operations, commit_message=words, repo_type=prepared.kind)
     return str(commit.commit_url)
 
 
@@ -150,7 +168,7 @@ def pull(
         kind: "model" or "dataset".
         revision: branch, tag or commit; None is the newest.
         public_key: 64 hex digits; the certificate must then be signed by its private key.
-        endpoint, token: as for `push`.
+        endpoint, token: as for `send`.
 
     Raises:
         FileError: the folder exists already, or the repository holds other files than a release, or too much.
@@ -160,13 +178,7 @@ def pull(
     """
     folder = Path(folder)
     _require_name(name)
-    if os.path.lexists(folder):
-        raise FileError(
-            "the folder exists already",
-            where=str(folder),
-            expected="a name that is still free",
-            remedy="choose another folder or remove this one",
-        )
+    plain_files.require_free(folder, "folder")
     from huggingface_hub import HfApi
 
     api = HfApi(endpoint=endpoint, token=token)

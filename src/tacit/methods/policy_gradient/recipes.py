@@ -169,7 +169,7 @@ def half_cheetah_votes(*, hidden: Hidden = (), rounds: int = 100, users: int = 1
 
 
 def hopper_votes(*, hidden: Hidden = (), rounds: int = 90, users: int = 32) -> Recipe:
-    """Hopper by votes: one of each person; episodes grow, since whoever dashes forward falls after a hundred steps.
+    """Hopper by votes: one of each person; episodes grow, since one that dashes forward falls after a hundred steps.
 
     The ranges of the features are narrow ones around a hopper on its feet, from the limits that its documentation has.
 

@@ -101,8 +101,8 @@ def enrolled_rows(
         rows_per_unit: L, how many rows are read; later ones are cut off, fewer are filled up with empty ones.
         replicate: [U], whose population each person belongs to.
         admitted: [U], who may contribute.
-        place: [U], which of the meeting's places each person has: public, and the same whoever else contributes. None
-            for a sample, where a place would tell who else was drawn.
+        place: [U], which of the meeting's places each person has: public, whatever others contribute. None for a
+            sample, where a place would tell who else was drawn.
 
     Returns:
         Columns [V, L, ...] of the V people who are admitted, answered, and whose rows are all finite and inside the
