@@ -25,7 +25,6 @@ rewards times 0.01; "printed" is the printed one without noise. Writes `experime
 
 from __future__ import annotations
 
-import argparse
 import functools
 import math
 import sys
@@ -40,6 +39,7 @@ import numpy as np
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.dppg_runs import Task, calibrated, guarantee, judged, learned, opened
+from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents import ppo
@@ -292,18 +292,7 @@ def figures() -> list[Figure]:
 
 def main(arguments: Sequence[str]) -> None:
     """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("keys", nargs="*", help="rows; all by default")
-    parser.add_argument("--quick", action="store_true", help="a few rounds of two runs; written under runs/quick/")
-    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
-    options = parser.parse_args(arguments)
-    results = store(quick=options.quick)
-    if options.table:
-        print(table(results))
-        return
-    for key in options.keys or rows():
-        if not results.has(key):
-            run_row(key, results, quick=options.quick)
+    command_line(arguments, sys.modules[__name__], quick="a few rounds of two runs", table=table)
 
 
 if __name__ == "__main__":

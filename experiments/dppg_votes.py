@@ -23,7 +23,6 @@ Writes `experiments/results/dppg_votes.json`.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import sys
 import time
@@ -37,6 +36,7 @@ import numpy as np
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.dppg_runs import Task, calibrated, guarantee, judged, learned
+from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents import ppo
@@ -248,18 +248,7 @@ def figures() -> list[Figure]:
 
 def main(arguments: Sequence[str]) -> None:
     """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("keys", nargs="*", help="rows; all by default")
-    parser.add_argument("--quick", action="store_true", help="two short rounds; written under runs/quick/")
-    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
-    options = parser.parse_args(arguments)
-    results = store(quick=options.quick)
-    if options.table:
-        print(table(results))
-        return
-    for key in options.keys or rows():
-        if not results.has(key):
-            run_row(key, results, quick=options.quick)
+    command_line(arguments, sys.modules[__name__], quick="two short rounds", table=table)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -277,15 +278,15 @@ def covered(results: Store) -> str:
     return markdown(heads, lines)
 
 
-def main(arguments: list[str]) -> None:
-    """Make missing rows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: list[str], module: ModuleType = sys.modules[__name__]) -> None:
+    """Make missing rows of this experiment, or of another one."""
+    parser = argparse.ArgumentParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prefixes", nargs="*", help="beginnings of keys; all by default")
     options = parser.parse_args(arguments)
-    results = store()
-    for key in rows():
+    results = module.store()
+    for key in module.rows():
         if key.startswith(tuple(options.prefixes) or "") and not results.has(key):
-            run_row(key, results)
+            module.run_row(key, results)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ Not run: PriMORL's ensemble of world models, and synthesis before CQL.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import tempfile
@@ -29,11 +28,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments import improvement
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.dppg_tables import markdown
 from experiments.improvement import EPSILONS, SEEDS
-from experiments.improvement import store as ours
 from experiments.improvement_worlds import COURSE, EPISODES, of_clinic
 from experiments.store import RESULTS, Store
 from tacit import experts as learning
@@ -209,7 +208,7 @@ def figures() -> list[Figure]:
     """
     results, found = store(), []
     for epsilon in EPSILONS[:3]:
-        mine = np.mean([ours().values(f"clinic/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
+        mine = np.mean([improvement.store().values(f"clinic/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
         for way in WAYS:
             score = np.mean([results.values(f"{way}/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
             found.append(Figure(f"clinic, epsilon {epsilon:g}: ahead of {way}", float(mine - score), 0.0))
@@ -232,13 +231,7 @@ def table(results: Store) -> str:
 
 def main(arguments: list[str]) -> None:
     """Make missing rows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("prefixes", nargs="*", help="beginnings of keys; all by default")
-    options = parser.parse_args(arguments)
-    results = store()
-    for key in rows():
-        if key.startswith(tuple(options.prefixes) or "") and not results.has(key):
-            run_row(key, results)
+    improvement.main(arguments, sys.modules[__name__])
 
 
 if __name__ == "__main__":

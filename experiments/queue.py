@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 from experiments.store import Store
 
@@ -59,6 +60,35 @@ class Job:
             else:
                 module.run_row(keys[0], module.store())
             done += len(keys)
+
+
+def command_line(
+    arguments: Sequence[str],
+    module: ModuleType,
+    *,
+    quick: str,
+    table: Callable[[Store], str],
+) -> None:
+    """What `python -m experiments.NAME KEY...` does: make the missing rows that are named, or print the table.
+
+    Args:
+        arguments: of the command line.
+        module: of the experiment; its words are the help.
+        quick: what --quick makes smaller; its rows go under runs/quick/.
+        table: what there is, for --table.
+    """
+    parser = argparse.ArgumentParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("keys", nargs="*", help="rows; all by default")
+    parser.add_argument("--quick", action="store_true", help=f"{quick}; written under runs/quick/")
+    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
+    options = parser.parse_args(arguments)
+    results = module.store(quick=options.quick)
+    if options.table:
+        print(table(results))
+        return
+    for key in options.keys or module.rows():
+        if not results.has(key):
+            module.run_row(key, results, quick=options.quick)
 
 
 QUEUE: tuple[Job, ...] = (

@@ -37,7 +37,6 @@ Writes `experiments/results/tuning_agents.json`.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import functools
 import sys
@@ -51,6 +50,7 @@ import torch
 
 from experiments.check import Figure
 from experiments.configuration import Json, describe
+from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import AGENTS, MAZE, TRIVIAL
 from experiments.synthesis_cache import Columns, rows_of
@@ -241,19 +241,8 @@ def figures() -> list[Figure]:
 
 def main(arguments: list[str]) -> None:
     """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("keys", nargs="*", help="rows; all of the search by default")
-    parser.add_argument("--quick", action="store_true", help="100 steps an agent, written to runs/quick/")
-    parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
-    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    results = store(quick=options.quick)
-    if options.table:
-        print(table(results))
-        return
-    for key in options.keys or rows():
-        if not results.has(key):
-            run_row(key, results, quick=options.quick)
+    command_line(arguments, sys.modules[__name__], quick="100 steps an agent", table=table)
 
 
 if __name__ == "__main__":

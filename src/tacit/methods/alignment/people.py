@@ -91,7 +91,7 @@ class People:
                 seen[place, row, : plan.prompt_tokens] = own[row // plan.completions]
             if own:
                 seen[place, :, plan.prompt_tokens :] = self._draws(person)
-        done = np.zeros((len(ids), plan.rows, len(self.spec.action.low)), np.float32)  # type: ignore[union-attr]
+        done = np.zeros((len(ids), plan.rows, self.spec.action.size), np.float32)
         if mask.any():
             done[mask] = actor(seen[mask], np.zeros(mask.sum(), np.int64), np.random.default_rng(self.seed))
         last = plan.tokens + len(plan.looks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from tacit.agents.language.adapters import Adapter, Bias
 from tacit.agents.language.judges import Reward
@@ -108,7 +108,7 @@ class AlignmentPlan(plans.PrivatePlan):
             plans.check_delta(self.delta, self.unit)
 
     @classmethod
-    def of(cls, writer: Writer, reward: Reward | None, **options: object) -> Self:
+    def of(cls, writer: Writer, reward: Reward | None, **options: Any) -> Self:
         """A plan for this model, vocabulary, prefix and public reward, whose digests certificates then state.
 
         Args:
@@ -117,8 +117,7 @@ class AlignmentPlan(plans.PrivatePlan):
             options: other fields.
         """
         digest = "" if reward is None else reward.digest
-        declared = {"base": writer.model.digest, "reward": digest, "words": writer.words, "prefix": writer.prefix}
-        return cls(**declared, **options)  # type: ignore[arg-type]
+        return cls(base=writer.model.digest, reward=digest, words=writer.words, prefix=writer.prefix, **options)
 
     @property
     def rows(self) -> int:

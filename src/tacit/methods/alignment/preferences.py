@@ -91,10 +91,9 @@ class PreferencePlan(plans.PrivatePlan):
             check("epsilon", self.epsilon, 0 < self.epsilon <= math.inf, "a number > 0")
 
     @classmethod
-    def of(cls, writer: Writer, **options: object) -> Self:
+    def of(cls, writer: Writer, **options: Any) -> Self:
         """A plan for this model, vocabulary and prefix."""
-        declared = {"base": writer.model.digest, "words": writer.words, "prefix": writer.prefix}
-        return cls(**declared, **options)  # type: ignore[arg-type]
+        return cls(base=writer.model.digest, words=writer.words, prefix=writer.prefix, **options)
 
     def parts(self) -> tuple[PoissonSum]:
         """The only touch of people's pairs: a noisy sum a round."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from scipy.stats import norm
 
@@ -205,7 +205,7 @@ class ImprovementPlan(PrivatePlan):
                 raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
 
     @classmethod
-    def of(cls, spec: PublicSpec, problem: Problem, **settings: object) -> ImprovementPlan:
+    def of(cls, spec: PublicSpec, problem: Problem, **settings: Any) -> ImprovementPlan:
         """With every column in both sets of features and no memory, unless the settings say otherwise.
 
         Raises:
@@ -219,5 +219,5 @@ class ImprovementPlan(PrivatePlan):
                 remedy="describe a state by numbers",
             )
         every = tuple(range(spec.observation.size))
-        fields = {"memory": Memory((1.0,) * len(every)), "columns": every, **settings}
-        return cls(problem=problem, **{"value_columns": fields["columns"], **fields})  # type: ignore[arg-type]
+        fields: dict[str, Any] = {"memory": Memory((1.0,) * len(every)), "columns": every, **settings}
+        return cls(problem=problem, **{"value_columns": fields["columns"], **fields})
