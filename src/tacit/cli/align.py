@@ -17,9 +17,9 @@ from tacit.agents.language.adapters import Bias
 from tacit.agents.language.judges import Judge
 from tacit.agents.language.texts import Writer, vocabulary
 from tacit.cli import budget
-from tacit.cli.align_declarations import Align, Complete
 from tacit.cli.console import progress, say
 from tacit.cli.options import require_least
+from tacit.cli.policy_declarations import Align, Complete
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import align_declarations, declarations, improve_declaration, plan_declarations, sharing
+from tacit.cli import declarations, plan_declarations, policy_declarations, sharing
 from tacit.cli.console import Interrupted, complain, say
 from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
@@ -63,12 +63,12 @@ FUNCTIONS: dict[type, str] = {
     declarations.SpecCheck: "spec.check",
     plan_declarations.Synthesize: "synthesize.synthesize",
     plan_declarations.Evaluate: "evaluate.evaluate",
-    improve_declaration.Improve: "improve.improve",
+    policy_declarations.Improve: "improve.improve",
     plan_declarations.Train: "train.train",
     plan_declarations.Learn: "learn.learn",
     plan_declarations.Imitate: "imitate.imitate",
-    align_declarations.Align: "align.align",
-    align_declarations.Complete: "align.complete",
+    policy_declarations.Align: "align.align",
+    policy_declarations.Complete: "align.complete",
     declarations.Generate: "generate.generate",
     declarations.Map: "generate.draw",
     declarations.Play: "policies.play",

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit import plain_files
-from tacit.cli.align_declarations import Align
 from tacit.cli.console import Interrupted, complain, say
-from tacit.cli.improve_declaration import Improve
 from tacit.cli.plan_declarations import Evaluate, Imitate, Learn, Synthesize
+from tacit.cli.policy_declarations import Align, Improve
 from tacit.cli.run_folder import RunFolder
 from tacit.data.store import read_spec, read_unit
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted

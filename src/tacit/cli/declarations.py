@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
-from tacit.cli.align_declarations import Align, Complete
-from tacit.cli.improve_declaration import Improve
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
+from tacit.cli.policy_declarations import Align, Complete, Improve
 from tacit.cli.sharing import Hub
 
 # fmt: off

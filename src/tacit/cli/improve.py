@@ -11,7 +11,7 @@ from tacit import hub
 from tacit.cli import options
 from tacit.cli.budget import ledger_path, open_ledger, require_unit
 from tacit.cli.console import progress, say
-from tacit.cli.improve_declaration import Improve
+from tacit.cli.policy_declarations import Improve
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,
