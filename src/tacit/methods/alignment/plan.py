@@ -102,10 +102,7 @@ class AlignmentPlan(plans.PrivatePlan):
         rated = self.sampling_rate is None or 0 < self.sampling_rate <= 1
         check("sampling_rate", self.sampling_rate, rated, "None, or a probability in (0, 1]")
         self.parts()
-        if self.epsilon is not None:
-            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
+        plans.check_promise(self.unit, self.epsilon, self.delta)
 
     @classmethod
     def of(cls, writer: Writer, reward: Reward | None, **options: Any) -> Self:

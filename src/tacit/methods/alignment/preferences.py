@@ -10,7 +10,6 @@ The divisor is the plan's number of pairs, and nothing of one person depends on 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -35,7 +34,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
-from tacit.validation import check, positive, whole
+from tacit.validation import positive, whole
 
 PART = "preferences"
 """The name of the part."""
@@ -87,8 +86,7 @@ class PreferencePlan(plans.PrivatePlan):
         whole(rounds=self.rounds, pairs=self.pairs, prompt_tokens=self.prompt_tokens, tokens=self.tokens)
         positive(beta=self.beta, clip_norm=self.clip_norm, step=self.step)
         self.parts()
-        if self.epsilon is not None:
-            check("epsilon", self.epsilon, 0 < self.epsilon <= math.inf, "a number > 0")
+        plans.check_promise(self.unit, self.epsilon, self.delta)
 
     @classmethod
     def of(cls, writer: Writer, **options: Any) -> Self:

@@ -104,10 +104,7 @@ class OneShotPlan(plans.PrivatePlan):
         check("noise", self.noise, self.noise in get_args(WhoAdds), " or ".join(get_args(WhoAdds)))
         check("floor", self.floor, self.floor is None or self.noise == "shared", "None unless the noise is shared")
         check("weights.day", self.weights.day, self.weights.day > 0, "> 0: whole days are what matching learns from")
-        if self.epsilon is not None:
-            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
+        plans.check_promise(self.unit, self.epsilon, self.delta)
         self.parts()
 
     @classmethod

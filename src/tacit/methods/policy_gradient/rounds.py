@@ -85,10 +85,7 @@ class Rounds(plans.PrivatePlan):
         stairs = isinstance(self.schedule, Staircase) or self.schedule in get_args(Schedule)
         check("schedule", self.schedule, stairs, "linear, constant or a Staircase")
         check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
-        if self.epsilon is not None:
-            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
+        plans.check_promise(self.unit, self.epsilon, self.delta)
 
     @property
     def policy_noise(self) -> float | None:

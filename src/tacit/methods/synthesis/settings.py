@@ -187,10 +187,7 @@ class SynthesisPlan(plans.PrivatePlan):
 
     def __post_init__(self) -> None:
         self.parts()
-        if self.epsilon is not None:
-            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
+        plans.check_promise(self.unit, self.epsilon, self.delta)
 
     @abstractmethod
     def parts(self) -> tuple[Part, ...]:

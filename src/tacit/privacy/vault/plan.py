@@ -225,6 +225,14 @@ def check_delta(delta: float, unit: Unit) -> None:
         )
 
 
+def check_promise(unit: Unit | None, epsilon: float | None, delta: float | None) -> None:
+    """Raise a PlanError where a plan states an epsilon that is not above 0, or a delta that `check_delta` refuses."""
+    if epsilon is not None:
+        check("epsilon", epsilon, epsilon > 0, "a number > 0")
+    if unit is not None and delta is not None:
+        check_delta(delta, unit)
+
+
 def _check_profile(event: DpEvent, unit: Unit) -> None:
     """Raise a PlanError if an epsilon of the certificate's profile is beyond the accountants."""
     assert unit.relation is not None

@@ -160,10 +160,7 @@ class PateGailPlan(plans.PrivatePlan):
             sane = 0 <= self.laplace < math.inf and self.kind == "samples" and split
             words = ">= 0 with samples, not shared, an allocation that is uniform or the paper's"
             check("laplace", self.laplace, sane, words)
-        if self.epsilon is not None:
-            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
+        plans.check_promise(self.unit, self.epsilon, self.delta)
         self.parts()
 
     @classmethod
