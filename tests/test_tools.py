@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.container import TRIED, steps
 from tools.site import REFERENCE, linked, pages, placed, reference
 from tools.versions import lowest
 
@@ -79,3 +80,16 @@ def test_links_lead_to_pages_and_sources_are_named_only() -> None:
     assert found == "[a](docs/own-data.md#x) `b` ![c](docs/images/vault.svg) [d](#e) f"
     back = linked("[home](../README.md)", ROOT / "docs" / "synthesis.md", shown)
     assert back == "[home](../index.md)"
+
+
+def test_the_steps_of_the_images_are_known_and_end_without_rights() -> None:
+    found = steps()
+    assert {word for word, _ in found} <= {"FROM", "COPY", "ARG", "ENV", "RUN", "WORKDIR", "USER", "ENTRYPOINT"}
+    assert [rest.partition(" AS ")[2] for word, rest in found if word == "FROM"] == ["build", "core", "full"]
+    for number, (word, _) in enumerate(found):
+        if word == "FROM" and number:
+            users = [rest for step, rest in found[:number] if step == "USER"]
+            assert not users or users[-1] == "65534:65534"
+    assert [rest for word, rest in found if word == "USER"][-1] == "65534:65534"
+    sources = [name for word, rest in found if word == "COPY" and "--from" not in rest for name in rest.split()[:-1]]
+    assert all((ROOT / name).exists() for name in (*sources, *TRIED))
