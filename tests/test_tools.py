@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tools.container import TRIED, steps
-from tools.site import REFERENCE, linked, pages, placed, reference
+from tools.site import NOTEBOOKS, REFERENCE, linked, notebook, pages, placed, reference
 from tools.versions import lowest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,7 +69,7 @@ def test_the_site_shows_every_page_once() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = re.findall(r"[\w/.-]+\.md", text[text.index("nav:") :])
     wanted = [placed(page).as_posix() for page in pages()]
-    wanted += [reference(title) for title in REFERENCE]
+    wanted += [reference(title) for title in REFERENCE] + [f"notebooks/{path.stem}.md" for path in NOTEBOOKS]
     assert sorted(named) == sorted([*wanted, "gallery.md"])
 
 
@@ -93,3 +93,13 @@ def test_the_steps_of_the_images_are_known_and_end_without_rights() -> None:
     assert [rest for word, rest in found if word == "USER"][-1] == "65534:65534"
     sources = [name for word, rest in found if word == "COPY" and "--from" not in rest for name in rest.split()[:-1]]
     assert all((ROOT / name).exists() for name in (*sources, *TRIED))
+
+
+def test_a_notebook_becomes_a_page_with_its_outputs_and_pictures(tmp_path: Path) -> None:
+    (path,) = (path for path in NOTEBOOKS if path.stem == "evaluate")
+    page = notebook(path, tmp_path)
+    assert page.startswith("# What a policy is worth")
+    assert "```text\ntrue value of both policies: 0.694" in page
+    (picture,) = tmp_path.iterdir()
+    assert f"![]({picture.name})" in page
+    assert picture.read_bytes().startswith(b"\x89PNG")
