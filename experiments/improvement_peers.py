@@ -11,7 +11,7 @@ tabular    private value iteration on noisy counts of public cells, with a bonus
            Qiao and Wang, "Offline reinforcement learning with differential privacy", NeurIPS 2023; their counts are
            those of tuples, ours of whole patients, whose vectors are clipped)
 primorl, synthesis
-           rows from a private world model or from raking, and Q-learning from them (`experiments.improvement_generators`)
+           Q-learning from rows of a private world model or of raking (`experiments.improvement_generators`)
 
 Settings of primorl were chosen on two other clinics, with seeds that no row has; those of the others are usual ones.
 """

@@ -44,7 +44,7 @@ SHRINKAGE = 2.0
 CONSTANT, SLOPE = 4.0, 1.0
 """Prior variance of the constant of theta_a, and of its other entries."""
 INDICATOR = 0.1
-"""Prior variance of what an indicator of an action is regressed with: all it explains has a variance of at most 1 / 4."""
+"""Prior variance of the coefficients of an action's indicator, whose own variance is at most 1 / 4."""
 
 
 @dataclass(frozen=True, eq=False)
