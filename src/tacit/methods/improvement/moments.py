@@ -233,7 +233,7 @@ class Joint:
         features = phi(y, squares=self.squares)
         i, j = np.triu_indices(features.shape[1])
         blocks = [features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))]
-        if not plan.imitate:
+        if not plan.imitates:
             places = [plan.columns.index(column) for column in plan.value_columns]
             after = scales.standard(visits.after, plan.columns)
             going = plan.problem.gamma * ~visits.terminations
@@ -276,7 +276,7 @@ class Joint:
             units: the population that the sum was divided by.
         """
         n, d = self.size, len(self.plan.value_columns)
-        actions, m = self.spec.action.size, 0 if self.plan.imitate else 1 + d + d * (d + 1) // 2
+        actions, m = self.spec.action.size, 0 if self.plan.imitates else 1 + d + d * (d + 1) // 2
         clip = self.clip_norm(scales) / FIT
         sums = (mean * units * clip).reshape(actions, -1)
         i, j = np.triu_indices(n)

@@ -66,7 +66,7 @@ class Advised:
 def advise(moments: Moments, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> Advised:
     """The advice and the clone of the noisy moments."""
     y, weight = points(moments, len(plan.columns))
-    likely = (regressed if plan.imitate else clone)(moments, len(plan.columns))
+    likely = (regressed if plan.imitates else clone)(moments, len(plan.columns))
     scores = likely
     if plan.kappa:
         better = advantages(moments, y, weight, [plan.columns.index(column) for column in plan.value_columns], plan)
