@@ -13,7 +13,7 @@ tabular    private value iteration on noisy counts of public cells, with a bonus
 primorl, synthesis
            Q-learning from rows of a private world model or of raking (`experiments.improvement_generators`)
 
-Settings of primorl were chosen on two other clinics, with seeds that no row has; those of the others are usual ones.
+Settings are usual ones. The learner of primorl alone was chosen, between two, on another clinic and a seed of no row.
 """
 
 from __future__ import annotations
