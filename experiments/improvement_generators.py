@@ -118,7 +118,8 @@ class Prediction:
         ended = rows["terminations"].flatten().float().expand(len(found), -1)
         errors = (found[..., :-1] - wanted).square().sum(-1)
         errors = errors + functional.binary_cross_entropy_with_logits(found[..., -1], ended, reduction="none")
-        return (errors.sum(0).view_as(mask) * mask).sum(1) / mask.sum(1).clamp(min=1)
+        total: Tensor = (errors.sum(0).view_as(mask) * mask).sum(1) / mask.sum(1).clamp(min=1)
+        return total
 
 
 def _inputs(seen: Tensor) -> Tensor:
