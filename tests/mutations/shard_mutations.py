@@ -29,8 +29,8 @@ def rank_0_adds_no_share(patch: pytest.MonkeyPatch) -> None:
     """The leader holds the ledger and thinks of nothing else."""
     mean = Shard.mean
 
-    def broken(self: Shard, order: Any) -> Any:
-        return mean(self if self.ranks.rank else Shard(self.records, Muted(), self.ranks), order)
+    def broken(self: Shard, *rest: Any) -> Any:
+        return mean(self if self.ranks.rank else Shard(self.records, Muted(), self.ranks), *rest)
 
     patch.setattr(Shard, "mean", broken)
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from vault_cases import GivenParts, Regression, Rewards, Silent, priced, unit_of
 
 from tacit.errors import DataError, LedgerError, MechanismError, PlanError
+from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.lattice import counted, finest, on_lattice, step
@@ -66,6 +67,31 @@ def test_the_shares_add_up_to_the_stated_noise(tmp_path: Path, ranks: int) -> No
     assert p_of_law(steps) > 1e-3
     squares = float(((steps * step(SIGMA) / SIGMA) ** 2).sum())
     assert 1e-3 < stats.chi2(WIDE).cdf(squares) < 1 - 1e-3
+
+
+def test_every_rank_has_the_weights_of_each_step(tmp_path: Path) -> None:
+    """The model learns between steps, is frozen in part, and is another one at last."""
+
+    def learned(vault: Vault) -> np.ndarray:
+        run = vault.reserve(priced(vault, noise_multiplier=0.0, clip_norm=0.5, steps=300, rows_per_unit=2))
+        model, gradients = model_of(), []
+        for turn in range(4):
+            gradient = vault.noisy_gradient(run, "sum", [model], Plain())[0]
+            gradients.append(gradient)
+            if turn == 1:
+                model[0].weight.requires_grad_(False)
+            elif turn == 2:
+                model = model_of()
+            else:
+                assign_gradient(model, gradient)
+                torch.optim.SGD(model.parameters(), lr=1.0).step()
+        return torch.cat(gradients).numpy()
+
+    with Ledger(tmp_path / "one.ledger", unit_of(), epsilon=1e6, delta=0.005) as ledger:
+        expected = learned(Vault(shard(PEOPLE, range(40)), ledger))
+    result, errors = together(tmp_path, dealt(PEOPLE, 2), learned)
+    assert errors == []
+    assert np.linalg.norm(result - expected) <= 1e-5 * np.linalg.norm(expected)
 
 
 def test_shares_are_counted_and_rounded_once() -> None:

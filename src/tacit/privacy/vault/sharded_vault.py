@@ -15,11 +15,12 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, LedgerError, MechanismError, PlanError
@@ -56,18 +57,20 @@ class Order:
     """One step, which rank 0 has claimed.
 
     Args:
-        step: what is added up.
         scale: standard deviation of the whole noise.
         divisor: the public one.
         token: of this step alone, 0 < token < 2^62; whoever answers sends it with its numbers.
+        step: what is added up, its models on the CPU; None is that of the order before, with other weights.
         device: kind of the device on which gradients are made.
+        weights: of the models, for the step of the order before.
     """
 
-    step: VectorStep | GradientStep
     scale: float
     divisor: float
     token: int
-    device: str
+    step: VectorStep | GradientStep | None
+    device: str = "cpu"
+    weights: npt.NDArray[np.float32] | None = None
 
 
 CHECK = "check"
@@ -148,13 +151,17 @@ class Shard:
                 remedy="write the shards again with `tacit data shard`, or by a hash of the unit's id",
             )
 
-    def mean(self, order: Order) -> Any:
+    def mean(self, order: Order, step: VectorStep | GradientStep) -> Any:
         """This rank's share and sum, added to those of all others: the noisy mean of the step.
+
+        Args:
+            order: rank 0's.
+            step: the order's, with models of this rank's own.
 
         Raises:
             MechanismError: not every rank answered this step once; nothing is released.
         """
-        step, ranks = order.step, self.ranks
+        ranks = self.ranks
         unit = finest(order.scale, step.part.clip_norm)
         share = self.noise.gaussian(step.size, of_share(order.scale, ranks.count)).astype(np.float64)
         slots = np.zeros(ranks.count, np.int64)
@@ -214,6 +221,7 @@ class ShardedVault(Vault):
         self._kinds = (PoissonSum,)
         self._shard = Shard(self._records, self._noise, ranks)
         self._lost = self._apart = False
+        self._sent: tuple[GradientStep, tuple[object, ...]] | None = None
         self._require_one("ShardedVault")
         with self._together():
             ranks.tell(Opening(self.unit, self.ledger.dataset_id))
@@ -266,12 +274,20 @@ class ShardedVault(Vault):
         super()._take(run, part, steps)
 
     def _mean(self, step: VectorStep | GradientStep, scale: float) -> Any:
-        divisor = step.part.expected(self.unit)
-        kind = step.device.type if isinstance(step, GradientStep) else "cpu"
-        token = 1 + secrets.randbelow(2**62 - 1)
+        order = Order(scale, step.part.expected(self.unit), 1 + secrets.randbelow(2**62 - 1), step)
+        if isinstance(step, GradientStep):
+            order = replace(order, device=step.device.type, **self._news(step))
         with self._together():
-            self._shard.ranks.tell(Order(step if kind == "cpu" else step.on("cpu", 0), scale, divisor, token, kind))
-            return self._shard.mean(Order(step, scale, divisor, token, kind))
+            self._shard.ranks.tell(order)
+            return self._shard.mean(order, step)
+
+    def _news(self, step: GradientStep) -> dict[str, Any]:
+        """What the other ranks do not know of a step yet: the whole, or the weights alone."""
+        setting = step.setting
+        if self._sent is not None and self._sent[1] == setting:
+            return {"step": None, "weights": step.weights()}
+        self._sent = step, setting
+        return {"step": step if step.device.type == "cpu" else step.on("cpu", 0)}
 
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:
@@ -310,12 +326,16 @@ def serve(data: Trajectories, ranks: Ranks, *, noise: SecretNoise | None = None)
     records = Records(data, None, unit=opening.unit, keys=[opening.dataset_id], noise=noise)
     shard = Shard(records, noise, ranks)
     shard.require_alike(data.spec.to_json(), opening.unit)
+    step: Any = None
     while (order := ranks.tell()) is not None:
         if order == CHECK:
             shard.require_apart(opening.unit)
+            continue
+        if order.step is None:
+            step.put(order.weights)
         else:
             step = order.step if order.device == "cpu" else order.step.on(order.device, ranks.rank)
-            shard.mean(Order(step, order.scale, order.divisor, order.token, order.device))
+        shard.mean(order, step)
 
 
 def of_share(scale: float, ranks: int) -> float:

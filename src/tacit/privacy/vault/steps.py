@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Contribution, Objective, Sum
@@ -70,10 +71,6 @@ class VectorStep:
         """The mean as the caller gets it."""
         return mean
 
-    def on(self, kind: str, index: int) -> VectorStep:
-        """The step on a device of a rank's own: vectors are made on the CPU."""
-        return self
-
 
 @dataclass(frozen=True)
 class GradientStep:
@@ -122,6 +119,32 @@ class GradientStep:
     def device(self) -> torch.device:
         """Where the models are."""
         return next(self.models[0].parameters()).device
+
+    @property
+    def setting(self) -> tuple[object, ...]:
+        """All that the next step of the same models may share with this one: everything but the weights that learn."""
+        tensors = (tensor for model in self.models for tensor in (*model.parameters(), *model.buffers()))
+        still = (tensor._version for tensor in tensors if not tensor.requires_grad)
+        modes = (module.training for model in self.models for module in model.modules())
+        return (self.part, self.objective, *map(id, self.models), *still, *modes)
+
+    def weights(self) -> npt.NDArray[np.float32]:
+        """The weights that learn, model after model, [R P]."""
+        import torch
+
+        return np.asarray(torch.cat([p.detach().flatten() for p in self._learning()]).cpu().numpy())
+
+    def put(self, weights: npt.NDArray[np.float32]) -> None:
+        """Take up what `weights` gave."""
+        import torch
+
+        with torch.no_grad():
+            parts = torch.split(torch.from_numpy(weights), [p.numel() for p in self._learning()])
+            for p, part in zip(self._learning(), parts, strict=True):
+                p.copy_(part.view_as(p))
+
+    def _learning(self) -> list[nn.Parameter]:
+        return [p for model in self.models for p in model.parameters() if p.requires_grad]
 
     def on(self, kind: str, index: int) -> GradientStep:
         """The step with copies of the models on a device of this kind, of those that are there by its number."""
