@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg, subcommand
 
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
 from tacit.cli.policy_declarations import Align, Complete, Improve
+from tacit.cli.shards import DataShard
 from tacit.cli.sharing import Hub
 
 # fmt: off
@@ -456,6 +457,7 @@ Data = (
     | Annotated[DataInspect, subcommand("inspect")]
     | Annotated[DataOverlap, subcommand("overlap")]
     | Annotated[DataImport, subcommand("import")]
+    | Annotated[DataShard, subcommand("shard")]
 )
 Spec = Annotated[SpecInit, subcommand("init")] | Annotated[SpecCheck, subcommand("check")]
 Certificate = (

@@ -7,6 +7,7 @@ ranks changes a digit. `torchrun` starts the processes and restarts them.
 from __future__ import annotations
 
 import os
+import secrets
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 Int64 = npt.NDArray[np.int64]
 Backend = Literal["gloo", "nccl"]
 
+KEY_BYTES = 32
 PATIENCE = 600.0
 """Seconds after which a rank that does not answer counts as lost."""
 _BETWEEN_STEPS = timedelta(days=7)
@@ -62,6 +64,10 @@ class Ranks:
         said = [message]
         self._dist.broadcast_object_list(said, src=0, group=self._orders, device=self._device)
         return said[0]
+
+    def share_key(self) -> bytes:
+        """A new secret key, which rank 0 draws: under it the units of shards are compared (`digest_key`)."""
+        return bytes(self.tell(secrets.token_bytes(KEY_BYTES)))
 
     def add(self, numbers: Int64) -> Int64:
         """The sum of all ranks' numbers, [n] on every rank, modulo 2^64."""

@@ -293,8 +293,13 @@ class ShardedVault(Vault):
     def _together(self) -> Iterator[None]:
         """What all ranks do at once: if it fails in any way, they no longer are at the same place."""
         self._require_whole()
-        self._lost = True
-        yield
+        self._lost, gone = True, False
+        try:
+            yield
+        except RuntimeError:
+            gone = True  # its text names addresses
+        if gone:
+            raise _lost("ShardedVault", "no answer")
         self._lost = False
 
     def _require_whole(self) -> None:
