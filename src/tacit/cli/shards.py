@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,11 +105,11 @@ class Lead:
             FileError: there are several processes and no shards, or a file is missing or damaged.
             DataError, PlanError: as for `shards.Shards.read`.
         """
-        described = shards.described(folder)
-        if described is None and self.ranks is None:
-            return Trajectories.open(folder)
-        key = None if self.ranks is None else self.ranks.share_key()
-        return _read(folder, self.ranks, key, self._stack)
+        if self.ranks is not None:
+            described = _described(folder)  # before the others read theirs
+            return _read(described, self.ranks, self.ranks.share_key(), self._stack)
+        whole = shards.described(folder)
+        return Trajectories.open(folder) if whole is None else _read(whole, None, None, self._stack)
 
     @contextmanager
     def vault(self, data: Trajectories, ledger: Ledger, tracker: Tracker | None) -> Iterator[Vault]:
@@ -131,8 +131,11 @@ class Lead:
             try:
                 yield self
             finally:
-                if self.ranks is not None and not self._served:
-                    self.ranks.tell(None)
+                if self.ranks is not None:
+                    with suppress(RuntimeError):  # of ranks that are gone
+                        if not self._served:
+                            self.ranks.tell(None)
+                    self.ranks.close()
 
 
 def serve(folder: Path, ranks: Ranks) -> None:
@@ -149,9 +152,11 @@ def serve(folder: Path, ranks: Ranks) -> None:
         try:
             key = ranks.tell()
             if key is not None:
-                answer(_read(folder, ranks, key, stack), ranks)
+                answer(_read(_described(folder), ranks, key, stack), ranks)
         except RuntimeError:
             gone = True  # its text names addresses
+        finally:
+            ranks.close()
     if gone:
         raise MechanismError(
             "another process is gone",
@@ -161,7 +166,7 @@ def serve(folder: Path, ranks: Ranks) -> None:
         )
 
 
-def _read(folder: Path, ranks: Ranks | None, key: bytes | None, stack: ExitStack) -> Trajectories:
+def _described(folder: Path) -> shards.Shards:
     described = shards.described(folder)
     if described is None:
         raise FileError(
@@ -170,6 +175,10 @@ def _read(folder: Path, ranks: Ranks | None, key: bytes | None, stack: ExitStack
             expected="a folder of shards",
             remedy="write one with `tacit data shard`, or start the command without torchrun",
         )
+    return described
+
+
+def _read(described: shards.Shards, ranks: Ranks | None, key: bytes | None, stack: ExitStack) -> Trajectories:
     temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-shard-")))
     rank, count = (0, 1) if ranks is None else (ranks.rank, ranks.count)
     return described.read(rank, count, digest_key=key, store=temporary / "records")

@@ -97,7 +97,7 @@ def test_every_rank_has_the_weights_of_each_step(tmp_path: Path) -> None:
 def test_shares_are_counted_and_rounded_once() -> None:
     """Whole numbers of three ranks against rounding the exact sum: 0.4 + 0.4 + 0.4 steps are one step, not none."""
     grid, unit = step(2.0), finest(2.0, 1.0)
-    assert unit == grid / 65536
+    assert unit == grid / 1048576
     share = counted(np.array([0.4, -0.4, 10.25]) * grid, unit)
     assert on_lattice(3 * share, 2.0, 1.0).tolist() == [grid, -grid, 31 * grid]
     assert on_lattice(counted(np.array([0.25]), finest(0.0, 1.0)), 0.0, 1.0).tolist() == [0.25]
@@ -217,14 +217,14 @@ def test_other_parts_looks_and_sums_beyond_64_bits_are_refused(tmp_path: Path) -
         for refused in (
             lambda: vault._require_fit(plan),
             lambda: vault.nonprivate(len, reason="to see"),
-            lambda: require_room(WIDEST, unit_of(2**36)),
+            lambda: require_room(WIDEST, unit_of(2**32)),
         ):
             with pytest.raises((PlanError, MechanismError)) as error:
                 refused()
             said.append(error.value.what)
         return said
 
-    require_room(WIDEST, unit_of(2**34))
+    require_room(WIDEST, unit_of(2**30))
     result, _ = together(tmp_path, dealt(PEOPLE, 2), refusals)
     assert result == [
         "the plan has a part that a ShardedVault does not serve",

@@ -58,7 +58,7 @@ def add_noise(total: Float64, scale: float, noise: NoiseSource) -> Float64:
     return rounded(total, noise.gaussian(total.size, scale).reshape(total.shape), scale)
 
 
-FINER: Final = 16
+FINER: Final = 20
 """Shares of one sum are whole multiples of the lattice's step over 2^FINER."""
 
 

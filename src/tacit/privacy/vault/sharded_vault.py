@@ -375,7 +375,7 @@ def require_room(part: Part, unit: Unit) -> None:
         raise PlanError(
             "sums over the population do not fit the whole numbers that ranks send",
             where=f"part {part.name!r}",
-            expected=f"a population of at most 2^37 times the noise multiplier, {part.noise_multiplier:g}",
+            expected=f"a population of at most 2^33 times the noise multiplier, {part.noise_multiplier:g}",
             remedy="add more noise, or open a Vault in one process",
         )
 
