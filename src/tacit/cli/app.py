@@ -49,6 +49,7 @@ _OPTIONAL = {
     "narwhals": "sources",
     "psycopg": "postgres",
     "huggingface_hub": "hub",
+    "ray": "ray",
 }
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
