@@ -43,7 +43,8 @@ SPEC = PublicSpec(
     difference=(1.0,) * 4,
 )
 UNIT = Unit("person", "add_or_remove", 100_000)
-PEOPLE, RATE, HARDLY_ANY, KEY = 20_000, 0.1, 1e-4, b"a key of the benchmark"
+PEOPLE, RATE, HARDLY_ANY, WARM = 20_000, 0.1, 1e-4, 5
+KEY = b"a key of the benchmark"
 Step = tuple[float, float]
 """Wall and CPU seconds."""
 
@@ -60,17 +61,17 @@ def shard(rank: int, people: int) -> Trajectories:
 
 def steps(vault: Vault, rate: float, count: int) -> Step:
     """Medians of the steps of the demo's network."""
-    plan = TransitionsPlan(steps=count + 20, sampling_rate=rate, warmup=0, noise_multiplier=2.0)
+    plan = TransitionsPlan(steps=count + WARM, sampling_rate=rate, warmup=0, noise_multiplier=2.0)
     run = vault.reserve(plan.account(unit=UNIT, delta=1e-6))
     model = pretrain(plan, Encoder.from_bounds(SPEC), None, seed=0).model(plan)
     objective = Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
     wall, cpu = list[float](), list[float]()
-    for _ in range(count + 20):
+    for _ in range(count + WARM):
         begun, busy = time.perf_counter(), time.process_time()
         vault.noisy_gradient(run, PART, [model], objective)
         wall.append(time.perf_counter() - begun)
         cpu.append(time.process_time() - busy)
-    return statistics.median(wall[20:]), statistics.median(cpu[20:])
+    return statistics.median(wall[WARM:]), statistics.median(cpu[WARM:])
 
 
 def measured(rank: int, ranks: int, people: int, rate: float, count: int, port: int, answers: Any) -> None:

@@ -35,20 +35,20 @@ from tacit.privacy.vault.ranks import Ranks
 from tacit.privacy.vault.sharded_vault import ShardedVault, serve
 from tacit.privacy.vault.steps import VectorStep
 
-WIDE, STEPS, PATIENCE = 2_000, 30, 60
-POINTS: tuple[tuple[type, str], ...] = (
-    (Ledger, "claim"),
-    (Ranks, "tell"),
-    (Ranks, "gather"),
-    (SecretNoise, "gaussian"),
-    (VectorStep, "added"),
-    (Ranks, "add"),
+WIDE, STEPS, TURN, PLANS, PATIENCE = 2_000, 99, 15, 49, 60
+POINTS: tuple[tuple[type, str, int], ...] = (
+    (Ledger, "claim", 12),
+    (Ranks, "tell", 12),
+    (Ranks, "gather", 3),
+    (SecretNoise, "gaussian", 12),
+    (VectorStep, "added", 12),
+    (Ranks, "add", 12),
 )
-"""Where a rank is killed, before or after."""
+"""Where a rank is killed, before or after, and how many calls there are in each turn."""
 RARE = 1e-9
 
 
-def deadly(kind: type, name: str, *, after: bool, call: int) -> None:
+def deadly(kind: type, name: str, after: bool, call: int) -> None:
     """Make the n-th call of a method this process's last."""
     real, left = getattr(kind, name), [call]
 
@@ -88,10 +88,14 @@ def rank_of(rank: int, count: int, folder: Path, turn: int, mode: str) -> None:
         ShardedVault(data, ledger, ranks=ranks) as vault,
         (folder / "released").open("a") as released,
     ):
-        plans = [priced(vault, noise_multiplier=SIGMA, steps=STEPS, clip_norm=1.0 + i) for i in range(60)]
-        for plan in plans:
-            run = vault.reserve(plan)
-            while vault.steps_left(run, "sum"):
+        left = TURN
+        for i in range(PLANS):
+            if not left:
+                break
+            plan = priced(vault, noise_multiplier=SIGMA, steps=STEPS, clip_norm=1.0 + i)
+            run = vault.reserve(plan)  # the same plan again costs nothing
+            while left and vault.steps_left(run, "sum"):
+                left -= 1
                 step = vault.next_step(run, "sum")
                 mean = vault.noisy_sum(run, "sum", Zeros(WIDE))[0]
                 squares = float(((mean * unit.size / (SIGMA * plan.clip_norm)) ** 2).sum())
@@ -107,7 +111,7 @@ def forked(rank: int, count: int, folder: Path, turn: int, mode: str, point: Any
     code = 3
     with contextlib.suppress(TacitError, RuntimeError):
         if point is not None:
-            deadly(*point[0], after=point[1], call=point[2])
+            deadly(*point)
         rank_of(rank, count, folder, turn, mode)
         code = 0
     os._exit(code)
@@ -155,7 +159,8 @@ def main(folder: Path, kills: int, ranks: int, mode: str, seed: int) -> Counter[
             break
         victim = rng.randrange(ranks)
         points = POINTS if victim == 0 else POINTS[1:]
-        point = (rng.choice(points), rng.random() < 0.5, rng.randint(1, 12))
+        kind, name, calls = rng.choice(points)
+        point = (kind, name, rng.random() < 0.5, rng.randint(1, calls))
         ended([forked(r, ranks, folder, turn, mode, point if r == victim else None) for r in range(ranks)], found)
     judged(folder, found)
     return found
