@@ -1,5 +1,5 @@
-# Every target sets itself up: a virtual environment in .venv, with the versions of constraints.txt. `make demo` installs
-# what users need; the others install what developers need, with Flower as in constraints-federated.txt.
+# Every target sets itself up: a virtual environment in .venv, with the versions in constraints/. `make demo` installs what
+# users need; the others install what developers need, Flower included.
 # A machine without a GPU: see "Installing" in README.md (TORCH_INDEX chooses where the torch build comes from).
 
 PYTHON ?= python3
@@ -15,19 +15,19 @@ export OMP_NUM_THREADS ?= 1
 define environment
 $(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'tacit needs Python 3.11 or newer: make PYTHON=python3.11')"
 test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-$(BIN)/pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep '^torch==' constraints.txt)
+$(BIN)/pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep '^torch==' constraints/all.txt)
 endef
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml setup.py constraints.txt constraints-federated.txt
+$(VENV)/.ready: pyproject.toml setup.py $(wildcard constraints/*.txt)
 	$(environment)
-	$(BIN)/pip install -q -c constraints.txt -c constraints-federated.txt -e '.[dev]'
+	$(BIN)/pip install -q -c constraints/development.txt -c constraints/federated.txt -e '.[dev]'
 	touch $@ $(VENV)/.user-ready
 
-$(VENV)/.user-ready: pyproject.toml setup.py constraints.txt
+$(VENV)/.user-ready: pyproject.toml setup.py constraints/core.txt constraints/all.txt
 	$(environment)
-	$(BIN)/pip install -q -c constraints.txt -e '.[all,tsne]'
+	$(BIN)/pip install -q -c constraints/all.txt -e '.[all,tsne]'
 	touch $@
 
 demo: $(VENV)/.user-ready
@@ -53,7 +53,7 @@ wheels: setup
 	$(BIN)/python tools/wheels.py
 
 docs: setup
-	$(BIN)/pip install -q -c constraints.txt -c constraints-federated.txt -e '.[docs]'
+	$(BIN)/pip install -q -c constraints/development.txt -c constraints/federated.txt -e '.[docs]'
 	$(BIN)/python tools/site.py
 	$(BIN)/mkdocs build --strict -q
 

@@ -1,17 +1,15 @@
-"""One policy from many experts, none of whom is given away: `python examples/learn_from_experts.py [FOLDER]`.
+# %% [markdown]
+# # One policy from many experts, none of which is given away
+#
+# About ten seconds on one core. 1,000 simulated experts, good ones and bad ones, have logged how they balance a pole.
+# A clone of each votes at public states. The noisy votes become a policy, and say where the experts agree.
 
-About ten seconds on one core. 1,000 simulated experts, good ones and bad ones, have logged how they balance a pole.
-A clone of each votes at public states, the noisy votes become a policy, and the votes say where the experts agree. The
-same experts without noise, and experts who act at random, show what privacy cost.
-"""
-
-from __future__ import annotations
-
+# %%
 import dataclasses
-import sys
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import tacit
@@ -22,53 +20,77 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.envs import populations
 
-EXPERTS, EPSILON, DELTA = 1_000, 1.0, 1e-4
-WORLD = populations.world("cart_pole")
-UNIT = tacit.Unit("expert", relation="add_or_remove", population=EXPERTS)
+folder, count, epsilon, delta = Path(tempfile.mkdtemp(prefix="tacit-")), 1_000, 1.0, 1e-4
+world = populations.world("cart_pole")
+unit = tacit.Unit("expert", relation="add_or_remove", population=count)
+logs = populations.logs(world, populations.population(world, "mixed", count, seed=0), trajectories=5, seed=1)
+
+# %% [markdown]
+# ## The plan
+#
+# Where the votes are cast is public: at random states within public limits.
+
+# %%
+sees = Scaled(world.box.low, world.box.high)
+votes = experts.Votes(
+    anchors=experts.Uniform(low=world.box.low, high=world.box.high, count=1_000),
+    clone=experts.LinearClone(features=sees, actions=world.actions),
+    policy=Policy(sees, Mlp((sees.size, world.actions), gain=0.0), Categorical(world.actions)),
+)
+plan = votes.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+print(plan)
+
+# %% [markdown]
+# ## With privacy, without, and from nothing
+#
+# The private policy; the same without noise; and policies from experts who act at random, one of which may be lucky.
 
 
-def learned(plan: experts.Votes, logs: dict[str, np.ndarray], ledger: Path) -> tacit.Release[experts.Learned]:
+# %%
+def learned(plan: experts.Votes, logs: dict[str, np.ndarray], name: str) -> tacit.Release[experts.Learned]:
     """One release, and the ledger that pays for it."""
-    data = tacit.Trajectories.from_arrays(**logs, spec=WORLD.spec, simulated=True)
-    with tacit.Ledger(ledger, UNIT, epsilon=EPSILON, delta=DELTA) as own:
-        return experts.fit(plan, tacit.Vault(data, own))
+    data = tacit.Trajectories.from_arrays(**logs, spec=world.spec, simulated=True)
+    with tacit.Ledger(folder / name, unit, epsilon=epsilon, delta=delta) as ledger:
+        return experts.fit(plan, tacit.Vault(data, ledger))
 
 
-def main(folder: Path) -> None:
-    """Promise, vote, release; compare; save, load and verify."""
-    folder.mkdir(parents=True, exist_ok=True)
-    sees = Scaled(WORLD.box.low, WORLD.box.high)  # public: where decisions matter
-    votes = experts.Votes(
-        anchors=experts.Uniform(low=WORLD.box.low, high=WORLD.box.high, count=1_000),
-        clone=experts.LinearClone(features=sees, actions=WORLD.actions),
-        policy=Policy(sees, Mlp((sees.size, WORLD.actions), gain=0.0), Categorical(WORLD.actions)),
-    )
-    plan = votes.calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
-    print(plan)
-
-    population = populations.population(WORLD, "mixed", EXPERTS, seed=0)
-    logs = populations.logs(WORLD, population, trajectories=5, seed=1)
-    rng = np.random.default_rng(2)
-    deaf = {**logs, "actions": rng.integers(WORLD.actions, size=len(logs["actions"]))}
-    quiet = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
-    release = learned(plan, logs, folder / "ledger")
-    for name, value in (
-        (f"epsilon {EPSILON:g}", release.value),
-        ("without privacy", learned(quiet, logs, folder / "quiet").value),
-        ("actions at random", learned(plan, deaf, folder / "deaf").value),
-    ):
-        print(f"{name}: {populations.returns(WORLD, value.actor(), 100, seed=3).mean():.1f} of 1,000 steps")
-
-    shares = release.value.agreement.shares[0]
-    print(f"nine of ten experts agree at {np.mean(shares.max(axis=1) > 0.9):.0%} of the states")
-    notes = {"environment": WORLD.name, "horizon": WORLD.evaluation, "repeat": 1}
-    tacit.hub.save(release, folder / "policy", notes=notes)
-    print(f"verified: epsilon {tacit.hub.load(folder / 'policy').certificate.verify().epsilon:.4f}")
+def steps(value: experts.Learned) -> float:
+    """How long 100 poles stay up, 1,000 steps at most."""
+    return float(populations.returns(world, value.actor(), 100, seed=3).mean())
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-    else:
-        with tempfile.TemporaryDirectory() as temporary:
-            main(Path(temporary))
+quiet = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=unit, delta=delta)
+release = learned(plan, logs, "ledger")
+print(f"epsilon {epsilon:g}: {steps(release.value):.1f} of 1,000 steps")
+print(f"without privacy: {steps(learned(quiet, logs, 'quiet').value):.1f} of 1,000 steps")
+scores = []
+for seed in range(5):
+    drawn = np.random.default_rng(seed).integers(world.actions, size=len(logs["actions"]))
+    scores.append(steps(learned(plan, {**logs, "actions": drawn}, f"random-{seed}").value))
+print(f"actions at random: {np.mean(scores):.1f} of 1,000 steps, median {np.median(scores):.1f}")
+
+# %% [markdown]
+# ## Where experts agree
+#
+# The same noisy votes, looked at again: free of charge.
+
+# %%
+agreement = release.value.agreement
+most = agreement.shares[0].max(axis=1)
+print(f"nine of ten experts agree at {np.mean(most > 0.9):.0%} of the states")
+
+states = votes.anchors.points()
+figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+points = axes.scatter(states[:, 2], states[:, 3], c=most, s=14, vmin=0.5, vmax=1)
+axes.set(xlabel="angle of the pole", ylabel="its speed", title="Share of the experts behind the most common action")
+figure.colorbar(points)
+figure.savefig(folder / "agreement.png")
+
+# %% [markdown]
+# ## Save, load, verify
+
+# %%
+notes = {"environment": world.name, "horizon": world.evaluation, "repeat": 1}
+tacit.hub.save(release, folder / "policy", notes=notes)
+print(f"verified: epsilon {tacit.hub.load(folder / 'policy').certificate.verify().epsilon:.4f}")
+print("files:", folder)

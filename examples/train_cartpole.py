@@ -1,17 +1,15 @@
-"""A policy that learns from people met once: `python examples/train_cartpole.py [FOLDER]`.
+# %% [markdown]
+# # A policy that learns from people
+#
+# About fifteen seconds on one core. 1,600 simulated people each balance a pole once, eight between two updates. The
+# released policy is promised to say hardly more about any of them than if they had stayed away.
 
-About fifteen seconds on one core. 1,600 simulated people each balance a pole once, 8 between two updates; the policy is
-promised to tell hardly more of any of them than if they had stayed away. The same without noise, and noise alone, show
-what that cost.
-"""
-
-from __future__ import annotations
-
+# %%
 import dataclasses
-import sys
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import tacit
@@ -20,50 +18,61 @@ from tacit.envs.cart_pole import CartPole, spec
 from tacit.envs.serving import SimulatedUsers, returns
 from tacit.methods.policy_gradient import recipes
 
-PEOPLE, DELTA = 1_600, 1e-5
-UNIT = tacit.Unit("person", relation="add_or_remove", population=PEOPLE)
+folder, people, delta = Path(tempfile.mkdtemp(prefix="tacit-")), 1_600, 1e-5
+unit = tacit.Unit("person", relation="add_or_remove", population=people)
+recipe = recipes.cart_pole(hidden=())  # log-linear; (64, 64) is the paper's network
+plan = recipe.plan.calibrate(unit=unit, epsilon=1.0, delta=delta)
+print(plan)
+
+# %% [markdown]
+# ## Three runs
+#
+# The private one; the same steps without noise; and noise alone, which shows what chance would do.
 
 
-def learned(plan: pg.PolicyGradientPlan, recipe: recipes.Recipe, folder: Path) -> tacit.Release[pg.Learned]:
-    """One run: its ledger and its register in `folder`, the register's key beside it."""
-    folder.mkdir()
+# %%
+def learned(plan: pg.PolicyGradientPlan, name: str) -> tacit.Release[pg.Learned]:
+    """One run: its ledger and its register in a folder, the register's key beside it."""
+    (folder / name).mkdir()
     users = SimulatedUsers(CartPole(), spec(), horizon=recipe.horizon, seed=0)
     with (
-        tacit.Ledger(folder / "ledger", UNIT, epsilon=1.0, delta=DELTA) as ledger,
-        tacit.Register(folder / "register", key=folder.with_name(f"{folder.name}.key")) as register,
+        tacit.Ledger(folder / name / "ledger", unit, epsilon=1.0, delta=delta) as ledger,
+        tacit.Register(folder / name / "register", key=folder / f"{name}.key") as register,
     ):
         return pg.fit(plan, tacit.UserVault(users, ledger, register), recipe.policy)
 
 
-def mean_return(actor: pg.Acting) -> float:
-    """Over 100 people whom no training met."""
-    return float(returns(CartPole(), actor, 1, 100, horizon=500, generator=np.random.default_rng(1)).mean())
+quiet = dataclasses.replace(plan, noise_multiplier=0.0, clip_norm=plan.bound, most_noise=None)
+deaf = dataclasses.replace(plan, return_scale=0.0)
+release = learned(plan, "run")
+values = {
+    "epsilon 1": release.value,
+    "without privacy": learned(quiet.account(unit=unit, delta=delta), "quiet").value,
+    "noise alone": learned(deaf.account(unit=unit, delta=delta), "deaf").value,
+}
 
+# %% [markdown]
+# ## What they are worth
+#
+# Over 100 people whom no training met, actions drawn from the policy. 500 is the most.
 
-def main(folder: Path) -> None:
-    """Promise, meet, release; compare; save, load and verify."""
-    recipe = recipes.cart_pole(hidden=())  # log-linear; (64, 64) is the paper's network
-    plan = recipe.plan.calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
-    print(plan)
-    release = learned(plan, recipe, folder / "run")
-    quiet = dataclasses.replace(plan, noise_multiplier=0.0, clip_norm=plan.bound, most_noise=None)  # the same steps
-    quiet = quiet.account(unit=UNIT, delta=DELTA)
-    deaf = dataclasses.replace(plan, return_scale=0.0).account(unit=UNIT, delta=DELTA)
-    for name, value in (
-        ("epsilon 1", release.value),
-        ("without privacy", learned(quiet, recipe, folder / "quiet").value),
-        ("noise alone", learned(deaf, recipe, folder / "deaf").value),
-    ):
-        drawn, greedy = (mean_return(value.actor(greedy=best)) for best in (False, True))
-        print(f"{name}: return {drawn:.1f}, greedy {greedy:.1f}")
-    tacit.hub.save(release, folder / "policy", notes={"environment": "CartPole-v1", "horizon": 500, "repeat": 1})
-    again = tacit.hub.load(folder / "policy")
-    print(f"verified: epsilon {again.certificate.verify().epsilon:.4f}")
+# %%
+drawn = {
+    name: returns(CartPole(), value.actor(), 1, 100, horizon=500, generator=np.random.default_rng(1))
+    for name, value in values.items()
+}
+for name, scores in drawn.items():
+    print(f"{name}: return {scores.mean():.1f}")
 
+figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
+axes.boxplot([scores.ravel() for scores in drawn.values()], tick_labels=list(drawn))
+axes.set(ylabel="steps that the pole stays up", title="100 new people")
+figure.savefig(folder / "returns.png")
 
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-    else:
-        with tempfile.TemporaryDirectory() as temporary:
-            main(Path(temporary))
+# %% [markdown]
+# ## Save, load, verify
+
+# %%
+tacit.hub.save(release, folder / "policy", notes={"environment": "CartPole-v1", "horizon": 500, "repeat": 1})
+print(f"verified: epsilon {tacit.hub.load(folder / 'policy').certificate.verify().epsilon:.4f}")
+print("files:", folder)

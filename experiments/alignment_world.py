@@ -55,7 +55,7 @@ def installed(package: str, name: str) -> Path:
     """
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise LookupError(f"the package {package} is missing (see constraints.txt)")
+        raise LookupError(f"the package {package} is missing (see constraints/development.txt)")
     return Path(found.origin).parent / name
 
 

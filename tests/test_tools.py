@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.site import REFERENCE, linked, pages, placed, reference
+from tools.container import TRIED, steps
+from tools.site import NOTEBOOKS, REFERENCE, linked, notebook, pages, placed, reference
 from tools.versions import lowest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +69,7 @@ def test_the_site_shows_every_page_once() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = re.findall(r"[\w/.-]+\.md", text[text.index("nav:") :])
     wanted = [placed(page).as_posix() for page in pages()]
-    wanted += [reference(title) for title in REFERENCE]
+    wanted += [reference(title) for title in REFERENCE] + [f"notebooks/{path.stem}.md" for path in NOTEBOOKS]
     assert sorted(named) == sorted([*wanted, "gallery.md"])
 
 
@@ -79,3 +80,26 @@ def test_links_lead_to_pages_and_sources_are_named_only() -> None:
     assert found == "[a](docs/own-data.md#x) `b` ![c](docs/images/vault.svg) [d](#e) f"
     back = linked("[home](../README.md)", ROOT / "docs" / "synthesis.md", shown)
     assert back == "[home](../index.md)"
+
+
+def test_the_steps_of_the_images_are_known_and_end_without_rights() -> None:
+    found = steps()
+    assert {word for word, _ in found} <= {"FROM", "COPY", "ARG", "ENV", "RUN", "WORKDIR", "USER", "ENTRYPOINT"}
+    assert [rest.partition(" AS ")[2] for word, rest in found if word == "FROM"] == ["build", "core", "full"]
+    for number, (word, _) in enumerate(found):
+        if word == "FROM" and number:
+            users = [rest for step, rest in found[:number] if step == "USER"]
+            assert not users or users[-1] == "65534:65534"
+    assert [rest for word, rest in found if word == "USER"][-1] == "65534:65534"
+    sources = [name for word, rest in found if word == "COPY" and "--from" not in rest for name in rest.split()[:-1]]
+    assert all((ROOT / name).exists() for name in (*sources, *TRIED))
+
+
+def test_a_notebook_becomes_a_page_with_its_outputs_and_pictures(tmp_path: Path) -> None:
+    (path,) = (path for path in NOTEBOOKS if path.stem == "evaluate")
+    page = notebook(path, tmp_path)
+    assert page.startswith("# What a policy is worth")
+    assert "```text\ntrue value of both policies: 0.694" in page
+    (picture,) = tmp_path.iterdir()
+    assert f"![]({picture.name})" in page
+    assert picture.read_bytes().startswith(b"\x89PNG")

@@ -1,11 +1,14 @@
 """Write the pages of the site below build/pages/: `python tools/site.py`, and `mkdocs build` reads them (`make docs`).
 
 The repository's own pages keep their places, so that their links hold; links to sources become plain names. Pages of
-the reference are made from the public names, and the gallery from what a small run of the command line writes.
+the reference are made from the public names, those of notebooks from `notebooks/`, and the gallery from what a small
+run of the command line writes.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import shutil
@@ -16,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "build" / "pages"
 TOP = ("CHANGELOG.md", "CONTRIBUTING.md", "DATA.md", "SECURITY.md")
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 REFERENCE = {
     "Vaults, ledgers, certificates": (
@@ -84,6 +88,22 @@ def linked(text: str, page: Path, shown: set[Path]) -> str:
     return LINK.sub(link, text)
 
 
+def notebook(path: Path, folder: Path) -> str:
+    """The page of a notebook with its outputs; pictures are written beside it, in `folder`."""
+    parts = []
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", ()):
+            if output["output_type"] == "stream":
+                parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
+            elif "image/png" in output["data"]:
+                picture = folder / f"{path.stem}-{number}.png"
+                picture.write_bytes(base64.b64decode(output["data"]["image/png"]))
+                parts.append(f"![]({picture.name})")
+    return "\n\n".join(parts) + "\n"
+
+
 def gallery(folder: Path) -> str:
     """Run the command line on simulated patients; the page shows what it wrote."""
     work = folder / "work"
@@ -117,6 +137,10 @@ def main() -> None:
         target = PAGES / reference(title)
         target.parent.mkdir(exist_ok=True)
         target.write_text("\n\n".join([f"# {title}", *(f"::: {name}" for name in names)]) + "\n", encoding="utf-8")
+    (PAGES / "notebooks").mkdir()
+    for path in NOTEBOOKS:
+        page = PAGES / "notebooks" / f"{path.stem}.md"
+        page.write_text(notebook(path, page.parent), encoding="utf-8")
     (PAGES / "gallery.md").write_text(gallery(PAGES / "gallery"), encoding="utf-8")
 
 

@@ -79,6 +79,7 @@ def main() -> None:
                     inside = install(python, wheel, Path(folder))
                 except subprocess.CalledProcessError:
                     print(f"{python} cannot install {wheel.name}")
+                    faults += [f"{python} cannot install {wheel.name}"] * ("py3-none-any" in wheel.name)
                     continue
                 subprocess.run([str(inside), str(ROOT / "tools" / "installed.py")], check=True)
                 found = weights(Path(folder))

@@ -39,7 +39,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 SAID = [*(ROOT / "proofs").glob("*.md"), *(ROOT / "src").rglob("*.md"), *(ROOT / "src").rglob("*.py"), *PAGES]
 FILES = {
     path.name
-    for top in ("src", "tests", "experiments", "benchmarks", "examples", "verifier")
+    for top in ("src", "tests", "experiments", "benchmarks", "examples", "tools", "verifier")
     for path in (ROOT / top).rglob("*.py")
 }
 FILES |= {"setup.py"}

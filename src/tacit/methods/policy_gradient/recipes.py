@@ -157,14 +157,14 @@ def hopper(*, rounds: int = 50, users: int = 32) -> Recipe:
 
 
 def half_cheetah_votes(*, hidden: Hidden = (), rounds: int = 100, users: int = 16) -> Recipe:
-    """HalfCheetah by votes: five of each person, on strides of 100 steps.
+    """HalfCheetah by votes: ten of each person, on strides of 100 steps.
 
     Args:
         hidden, rounds, users: as for `cart_pole`.
     """
     high = (0.5, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 5.0, 3.0, 5.0, 15.0, 15.0, 15.0, 15.0, 15.0, 15.0)
     policy = Policy(_around_zero(high), _network(17, hidden, 6), _torques(6))
-    plan = Votes(rounds=rounds, users=users, directions=5, episode_length=100, radius=1.0, step=0.3)
+    plan = Votes(rounds=rounds, users=users, directions=10, episode_length=100, radius=1.0, step=0.3)
     return Recipe(plan, policy, horizon=1000)
 
 
@@ -185,8 +185,8 @@ def hopper_votes(*, hidden: Hidden = (), rounds: int = 90, users: int = 32) -> R
         users=users,
         directions=1,
         episode_length=Ramp(first=100, last=400),
-        radius=0.25,
-        step=0.15,
+        radius=0.5,
+        step=0.3,
         offset=-0.2,
     )
     return Recipe(plan, policy, horizon=1000)
