@@ -42,7 +42,6 @@ SPEC = PublicSpec(
     source="declared",
     difference=(1.0,) * 4,
 )
-UNIT = Unit("person", "add_or_remove", 100_000)
 PEOPLE, RATE, HARDLY_ANY, WARM = 20_000, 0.1, 1e-4, 5
 KEY = b"a key of the benchmark"
 Step = tuple[float, float]
@@ -62,7 +61,7 @@ def shard(rank: int, people: int) -> Trajectories:
 def steps(vault: Vault, rate: float, count: int) -> Step:
     """Medians of the steps of the demo's network."""
     plan = TransitionsPlan(steps=count + WARM, sampling_rate=rate, warmup=0, noise_multiplier=2.0)
-    run = vault.reserve(plan.account(unit=UNIT, delta=1e-6))
+    run = vault.reserve(plan.account(unit=vault.unit, delta=1e-6))
     model = pretrain(plan, Encoder.from_bounds(SPEC), None, seed=0).model(plan)
     objective = Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
     wall, cpu = list[float](), list[float]()
@@ -80,14 +79,14 @@ def measured(rank: int, ranks: int, people: int, rate: float, count: int, port: 
     import torch
 
     torch.set_num_threads(1)
-    everybody = Ranks() if ranks > 1 else None
+    everybody, unit = Ranks() if ranks > 1 else None, Unit("person", "add_or_remove", ranks * people)
     if rank and everybody is not None:
         serve(shard(rank, people), everybody)
         everybody.close()
         return
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ledger", UNIT, epsilon=1e6, delta=9e-6) as ledger,
+        Ledger(Path(folder) / "ledger", unit, epsilon=1e6, delta=9e-6) as ledger,
     ):
         if everybody is None:
             answers.put(steps(Vault(shard(0, people), ledger), rate, count))
