@@ -42,6 +42,8 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "The signal-to-noise ratio from which the model is trusted was chosen a second time, on four other clinics, on "
         "26 November 2026, after four rows of 2,000 patients at epsilon 0.5 had been seen; all rows were made "
         "afterwards. The floors of variances were changed before, on trial runs with other seeds of the same clinic.",
+        "CartPole and HIV are cloned by regression since 26 November 2026, when 30 rows of them existed. The settings "
+        "were chosen on seeds from 70,001 on; the old rows are in the archive, and the new ones have other seeds.",
     ),
     "dppg_audit": (
         "The bound of the figures on the power of the audit was lowered once, from 0.8 to 0.6, on 20 November 2026, "

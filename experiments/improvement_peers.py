@@ -10,8 +10,10 @@ bc, cql    cloning and conservative Q-learning by DP-SGD (the noisy steps of `ta
 tabular    private value iteration on noisy counts of public cells, with a bonus that the noise makes necessary (after
            Qiao and Wang, "Offline reinforcement learning with differential privacy", NeurIPS 2023; their counts are
            those of tuples, ours of whole patients, whose vectors are clipped)
+primorl, synthesis
+           Q-learning from rows of a private world model or of raking (`experiments.improvement_generators`)
 
-Not run: PriMORL's ensemble of world models, and synthesis before CQL.
+Settings are usual ones. The learner of primorl alone was chosen, between two, on another clinic and a seed of no row.
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import improvement
+from experiments import improvement, improvement_generators
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.dppg_tables import markdown
 from experiments.improvement import EPSILONS, SEEDS
+from experiments.improvement_generators import EnsemblePlan
 from experiments.improvement_worlds import COURSE, EPISODES, of_clinic
 from experiments.store import RESULTS, Store
 from tacit import experts as learning
@@ -44,6 +47,7 @@ from tacit.agents.policies import Policy
 from tacit.envs import clinic
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import Visits, grouped
+from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -52,7 +56,7 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 NAME = "improvement_peers"
-WAYS = ("bc", "cql", "tabular")
+WAYS = ("bc", "cql", "tabular", "primorl", "synthesis")
 PEOPLE = 10_000
 EDGES = ((2.5, 4.0, 5.5), (0.0,), (0.0,), (1.0, 2.0))
 """Public cuts of symptoms, both markers and side effects: 48 cells."""
@@ -139,10 +143,14 @@ class Table:
         return self.actions[cells(observations)]
 
 
-def plan_of(way: str) -> learning.Consensus | TabularPlan:
+def plan_of(way: str) -> learning.Consensus | TabularPlan | EnsemblePlan | RakingPlan:
     """The plan of a way, not calibrated."""
     if way == "tabular":
         return TabularPlan(of_clinic().problem)
+    if way == "primorl":
+        return EnsemblePlan()
+    if way == "synthesis":
+        return improvement_generators.raking_plan()
     features = Scaled(clinic.LOW, clinic.HIGH)
     policy = Policy(features, Mlp((6, 32, clinic.ACTIONS)), Categorical(clinic.ACTIONS))
     return learning.Consensus(
@@ -167,6 +175,8 @@ def configuration(key: str) -> Json:
     """Everything that decides a row, but its seed."""
     way, people, epsilon, _ = key.split("/")
     extra = {"edges": describe(EDGES), "rows": ROWS} if way == "tabular" else {}
+    if way in ("primorl", "synthesis"):
+        extra = {"learner": describe(improvement_generators.learner_of(way)), "steps": improvement_generators.STEPS}
     return {"plan": describe(plan_of(way)), "people": people, "epsilon": epsilon, "episodes": EPISODES, **extra}
 
 
@@ -193,6 +203,9 @@ def run_row(key: str, results: Store) -> None:
             assert plan.noise_multiplier is not None
             table = Table(planned(noisy, plan.noise_multiplier * ROWS))
             actor: Any = vault.release(run, table, label=Label(("counts",), (), ())).value
+        elif isinstance(plan, EnsemblePlan | RakingPlan):
+            vault = Vault(data.remember(COURSE), ledger)
+            actor = improvement_generators.learned(way, improvement_generators.made(plan, vault, int(seed)), int(seed))
         else:
             actor = learning.fit(plan, Vault(data.remember(COURSE), ledger)).value.actor()
     values = {"score": here.score(actor, COURSE, int(seed)), "cpu_s": round(time.process_time() - began, 1)}

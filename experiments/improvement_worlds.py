@@ -153,10 +153,14 @@ def other_clinic(number: int) -> World:
 # Physical worlds, from people of mixed skill who play one episode each.
 
 
-def of_people(name: populations.Name, horizon: int, gamma: float, low: float, high: float) -> World:
-    """One of `tacit.envs.populations`, from its mixed people; every one of its columns is looked at."""
+_SEEN = ("observations", "next_observations")
+
+
+def of_people(name: populations.Name, horizon: int, returns: tuple[float, float], **settings: Any) -> World:
+    """One of `tacit.envs.populations`, from its mixed people; what they see is cut to the public box of the world."""
     world = populations.world(name)
-    spec = dataclasses.replace(world.spec, propensities=True)
+    low, high = np.array(world.box.low), np.array(world.box.high)
+    spec = dataclasses.replace(world.spec, observation=world.box, propensities=True)
 
     def logs(people: int, seed: int) -> Mapping[str, Array]:
         experts = populations.population(world, "mixed", people, seed=seed)
@@ -164,13 +168,13 @@ def of_people(name: populations.Name, horizon: int, gamma: float, low: float, hi
         columns = {part: np.concatenate([block[part] for block in blocks]) for part in blocks[0]}
         chances = experts.probabilities(columns["observations"], columns["unit_ids"])
         columns["propensities"] = np.take_along_axis(chances, columns["actions"][:, None], 1)[:, 0]
-        return columns
+        seen = {part: np.clip(columns[part], low, high).astype(np.float32) for part in _SEEN}
+        return {**columns, **seen}
 
     size = len(world.dimensions)
     every = tuple(range(size))
-    settings = {"memory": Memory((1.0,) * size), "columns": every, "value_columns": every}
-    problem = Problem(gamma=gamma, horizon=horizon, return_range=(low, high))
-    return World(logs, world.domain, spec, problem, settings, horizon)
+    chosen = {"memory": Memory((1.0,) * size), "columns": every, "value_columns": every, **settings}
+    return World(logs, world.domain, spec, Problem(gamma=1.0, horizon=horizon, return_range=returns), chosen, horizon)
 
 
 def world(name: str) -> World:
@@ -182,7 +186,7 @@ def world(name: str) -> World:
         "clinic-now": lambda: of_clinic(PLAIN),
         "clinic-mean": lambda: of_clinic(Memory((1.0, 0.0, 0.0, 1.0, 1.0, 1.0))),
         "clinic-narrow": lambda: of_clinic(COURSE, -5.0, 3.0),
-        "cart_pole": lambda: of_people("cart_pole", 200, 1.0, 0.0, 200.0),
-        "hiv": lambda: of_people("hiv", 50, 0.98, 0.0, 400.0),
+        "cart_pole": lambda: of_people("cart_pole", 200, (0.0, 200.0), imitate="linear"),
+        "hiv": lambda: of_people("hiv", 50, (0.0, 200.0), imitate="quadratic", favour=4.0, clip=0.1),
     }
     return worlds[name]()

@@ -125,6 +125,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     NewField("Plan", "curiosity", None, beside="rows_per_unit noise_draws"),
     NewField("Plan", "raking", None, beside="noise_draws"),
     NewField("Plan", "ending_noise", 0.0, beside="start_steps"),
+    NewField("ImprovementPlan", "imitate", "none"),
+    NewField("ImprovementPlan", "favour", 0.0),
     NewField("Gpope", "target", None),
     NewField("SufficientStatistics", "target", None),
     NewField("ResidualRegression", "target", None),

@@ -115,6 +115,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "mobility_attack": mobility_attack.table_of_attacks,
     "faults": lambda: faults.table(faults.store()),
     "improvement_scores": lambda: improvement.scores(improvement.store()),
+    "improvement_physical": lambda: improvement.physical(improvement.store()),
     "improvement_statements": lambda: improvement.statements(improvement.store()),
     "improvement_coverage": lambda: improvement.covered(improvement.store()),
     "improvement_peers": lambda: improvement_peers.table(improvement_peers.store()),

@@ -201,6 +201,22 @@ def test_columns_have_the_names_of_files_and_stay_apart_where_they_are_cut() -> 
     assert shorten("oxygen saturation before the visit 12", 20, ending=6) == "oxygen satura…sit 12"
 
 
+def test_a_glance_says_what_went_in_came_out_is_promised_and_is_worth() -> None:
+    private = dataclasses.replace(private_report(), drawn="2,000 synthetic rows")
+    glance = Page(render(private)).text.split("The promise")[0]
+    assert "records, which stay sealed" in glance
+    assert "of a public population of 50,000; unit: patient" in glance
+    assert "2,000 synthetic rows" in glance
+    assert "ε = 4.378" in glance  # rounded up
+    assert "not measured here" in glance
+    simulated = dataclasses.replace(full_report(), drawn="2,000 synthetic rows")
+    glance = Page(render(simulated)).text.split("The promise")[0]
+    assert "simulated records" in glance
+    assert "50: Real; 50: Noise only" in glance
+    without = dataclasses.replace(simulated, returns=())
+    assert "0.99 between halves of the records" in Page(render(without)).text.split("The promise")[0]
+
+
 def test_a_private_report_shows_no_real_data_and_says_so() -> None:
     page = Page(render(private_report()))
     ids = {attributes["id"] for tag, attributes in page.tags if tag == "section" and attributes.get("id")}

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from experiments.improvement_generators import LARGEST_REWARD, Ensemble, EnsemblePlan, Prediction, imagined
 from experiments.improvement_worlds import OtherClinic, other_clinic, world
 
 from experiments import improvement, improvement_peers
-from tacit.envs import clinic_model
+from tacit.envs import clinic, clinic_model
 
 
 def test_flat_rows_are_padded_unit_by_unit() -> None:
@@ -57,6 +59,36 @@ def test_every_row_of_a_setting_has_a_world() -> None:
     names = {key.split("/")[1] if key.startswith("coverage") else key.split("/")[0] for key in improvement.rows()}
     assert names == {"clinic", "clinic-narrow", "other-5", "cart_pole", "clinic-now", "clinic-mean", "hiv"}
     assert world("clinic-narrow").problem.return_range == (-5.0, 3.0)
+
+
+def test_imagined_rows_stay_in_the_public_range_and_pay_for_disagreement() -> None:
+    plan = EnsemblePlan(starts=50, length=3, penalty=1e3)
+    rows = imagined(plan, Ensemble(plan), np.random.default_rng(0))
+    assert len(rows["rewards"]) > 50
+    assert (rows["next_observations"] >= clinic.LOW).all()
+    assert (rows["next_observations"] <= clinic.HIGH).all()
+    np.testing.assert_array_equal(rows["rewards"], -LARGEST_REWARD)
+
+
+def test_a_prediction_that_is_right_costs_less() -> None:
+    rows = {
+        "mask": torch.tensor([[True, False]]),
+        "observations": torch.zeros(1, 2, 6),
+        "next_observations": torch.zeros(1, 2, 6),
+        "actions": torch.zeros(1, 2),
+        "rewards": torch.zeros(1, 2),
+        "terminations": torch.zeros(1, 2, dtype=torch.bool),
+    }
+
+    def answer(reward: float, ends: float) -> torch.nn.Module:
+        model = torch.nn.Module()
+        row = torch.tensor([*[0.0] * 6, reward, ends])
+        model.forward = lambda inputs, actions: row.expand(3, len(inputs), 8)  # type: ignore[method-assign]
+        return model
+
+    assert Prediction().loss(answer(0.0, -40.0), rows).tolist() == pytest.approx([0.0], abs=1e-6)
+    assert Prediction().loss(answer(0.5, -40.0), rows).tolist() == pytest.approx([3 * 0.25], abs=1e-6)
+    assert Prediction().loss(answer(0.0, 0.0), rows).tolist() == pytest.approx([3 * np.log(2)], rel=1e-6)
 
 
 def test_cells_of_public_cuts() -> None:

@@ -147,7 +147,8 @@ def demo(command: Demo) -> None:
         release = _release(run, plan, data, watch, command)
         sections = _sections(command, run, release, data, size, watch)
         costs = (synthesis_runs.size_of(release), *watch.costs())
-        finish(run, synthesis_runs.report(release, f"{LAYOUT} maze, synthetic", {**sections, "costs": costs}))
+        contents = {**sections, "costs": costs}
+        finish(run, synthesis_runs.report(release, f"{LAYOUT} maze, synthetic", size.rows, contents))
         say("\n".join(("Processor seconds:", *(f"  {name:60s}{spent:7.1f}" for name, spent in watch.phases.items()))))
     synthesis_runs.closing(run)
 

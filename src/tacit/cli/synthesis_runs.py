@@ -195,11 +195,12 @@ def sampled(release: Release[Any]) -> str:
     return "trajectories" if isinstance(release.value, trajectories.Synthesizer) else "rows"
 
 
-def report(release: Release[Any], title: str, sections: Mapping[str, Any]) -> Report:
-    """The report of a release: its certificate, and whatever sections were measured."""
+def report(release: Release[Any], title: str, count: int, sections: Mapping[str, Any]) -> Report:
+    """The report of a release: its certificate, how much was drawn, and whatever sections were measured."""
     from tacit.evaluation.report import Report
 
-    return Report(title=title, certificate=release.certificate.to_json(), verify=VERIFY, **sections)
+    drawn = f"{count:,} synthetic {sampled(release)}"
+    return Report(title=title, certificate=release.certificate.to_json(), verify=VERIFY, drawn=drawn, **sections)
 
 
 def closing(run: RunFolder) -> None:

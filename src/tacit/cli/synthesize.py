@@ -139,7 +139,8 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder, l
             if looks:
                 _look(command, vault, rows.columns, sources, run)
     with progress("Measuring and writing the report"):
-        finish(run, synthesis_runs.report(release, run.path.name, sections(command, release, rows, sources, watch)))
+        contents = sections(command, release, rows, sources, watch)
+        finish(run, synthesis_runs.report(release, run.path.name, wanted(command), contents))
     synthesis_runs.closing(run)
 
 

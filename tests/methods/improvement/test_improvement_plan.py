@@ -37,6 +37,10 @@ def test_trust_in_the_model_follows_from_public_numbers(population, noise, kappa
     assert plan.kappa == pytest.approx(kappa)
 
 
+def test_a_plan_that_imitates_trusts_no_model():
+    assert plan_of(noise_multiplier=0.0, unit=UNIT, imitate="linear").kappa == 0.0
+
+
 def test_the_expected_half_width_is_that_of_the_noise():
     plan = plan_of().calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
     sigma = plan.parts()[2].noise_multiplier
@@ -65,6 +69,8 @@ def test_a_plan_without_a_unit_has_no_ratio():
         {"look_share": 0.9, "statement_share": 0.2},
         {"clip": 0.0},
         {"pessimism": -1.0},
+        {"imitate": "cubic"},
+        {"favour": -1.0},
         {"snr_scale": float("inf")},
     ],
 )

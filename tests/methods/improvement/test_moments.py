@@ -70,6 +70,26 @@ def test_sums_are_read_back():
     assert read.noise[2] == pytest.approx(read.noise[0] * 4 / 12)
 
 
+@pytest.mark.parametrize(("imitate", "n"), [("linear", 2), ("quadratic", 3)])
+def test_imitation_asks_for_products_alone(imitate, n):
+    joint = Joint(calibrated(clip=10.0, imitate=imitate), SPEC)
+    vectors = joint(padded(LISTED), STATE)
+    assert vectors.shape == (len(LISTED), 2 * n * (n + 1) // 2)
+    read = joint.read(vectors.mean(axis=0), SCALES, len(LISTED))
+    visits = Visits.of(padded(LISTED), PROBLEM, MEMORY)
+    features = phi(SCALES.standard(visits.seen, (0,)))[:, :n]
+    chosen = features[visits.actions == 1]
+    np.testing.assert_allclose(read.products[1], chosen.T @ chosen, rtol=1e-4, atol=1e-3)
+    assert read.changes.size == read.rewards.size == 0
+
+
+def test_favour_weighs_a_unit_by_its_return_in_the_public_range():
+    alike, favoured = (Joint(calibrated(clip=100.0, favour=power), SPEC)(padded(LISTED), STATE) for power in (0.0, 2.0))
+    paid = {(0, 0): -1.0, (0, 1): 0.5, (1, 0): -4.0, (1, 1): 2.0}
+    good = np.array([(sum(paid[state, action] for state, action, _, _ in course) + 9) / 14 for course in LISTED])
+    np.testing.assert_allclose(favoured, alike * np.clip(good, 0, 1)[:, None] ** 2, rtol=1e-6, atol=1e-9)
+
+
 def test_a_look_finds_mean_spread_and_rows():
     rows = padded(LISTED)
     look = Look(calibrated(), SPEC)

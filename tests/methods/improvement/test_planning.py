@@ -8,7 +8,7 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.methods.improvement.moments import Moments, Scales, phi, psi
-from tacit.methods.improvement.planning import advantages, advise, clone, points
+from tacit.methods.improvement.planning import advantages, advise, clone, points, regressed
 from tacit.units import Unit
 
 PLANE = PublicSpec(Box((-9.0,) * 3, (9.0,) * 3), Discrete(2), Box((-1.0,), (1.0,)), "declared", propensities=True)
@@ -48,6 +48,30 @@ def test_a_clone_is_the_linear_discriminant():
     np.testing.assert_allclose(slopes, [2.0, 0.0], atol=0.05)  # log odds of N(1, 1) against N(-1, 1): 2 y
     assert constant == pytest.approx(0.0, abs=0.05)
     assert not weights[3:].any()
+
+
+@pytest.mark.parametrize("imitate", ["linear", "quadratic"])
+def test_imitation_is_the_regression_of_the_actions(imitate):
+    y, actions = drawn()
+    full = moments(y, actions, np.zeros(len(y)))
+    n = 3 if imitate == "linear" else 5
+    products = full.products[:, :n, :n]
+    found = Moments(products, np.zeros((2, n, 0)), np.zeros((2, 0)), full.noise, full.units)
+    weights = regressed(found, 2)
+    expected = np.linalg.lstsq(phi(y)[:, :n], (actions == 1).astype(float), rcond=None)[0]
+    np.testing.assert_allclose(weights[:n, 1], expected, atol=2e-3)
+    np.testing.assert_allclose(weights.sum(axis=1), [1.0, 0, 0, 0, 0], atol=1e-3)  # probabilities
+    assert not weights[n:].any()
+    advised = advise(found, Scales(np.zeros(2), np.ones(2), 3.0), plan(imitate=imitate), PLANE)
+    np.testing.assert_array_equal(advised.advice, advised.clone)
+    assert np.trace(advised.changes) == pytest.approx(1.0)
+
+
+def test_noise_draws_a_regression_of_actions_towards_their_shares():
+    y, actions = drawn()
+    found = moments(y, actions, np.zeros(len(y)))
+    loud = Moments(found.products, found.changes, found.rewards, (1e7, 1.0, 1.0), found.units)
+    np.testing.assert_allclose(regressed(loud, 2)[1:], 0.0, atol=0.01)
 
 
 def test_points_have_the_noisy_means():

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from tacit.errors import DataError
 from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import Banner, Block, Chart, PublicReport, Row, Section, grid, tabled
-from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles
+from tacit.evaluation.report.blocks import Banner, Block, Chart, Facts, PublicReport, Row, Section, grid, tabled
+from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles, upward
 from tacit.evaluation.report.evidence import (
     Attack,
     Audit,
@@ -115,6 +115,7 @@ class Report(PublicReport):
         audits, attacks: what was tried against the promise, with planted or simulated records.
         synthesizers: what this synthesizer and others take, on the same simulated rows.
         return_unit: what returns and curves are measured in.
+        drawn: what was drawn from the release, as "40,000 synthetic rows".
 
     Raises:
         DataError: something of kind "reference", or a value computed from reference rows, is shown although `reference`
@@ -135,6 +136,7 @@ class Report(PublicReport):
     attacks: tuple[Attack, ...] = ()
     synthesizers: tuple[Cost, ...] = ()
     return_unit: str = "normalised return"
+    drawn: str = ""
 
     def __post_init__(self) -> None:
         if self.reference == "simulated" and not self.simulated:
@@ -179,6 +181,7 @@ class Report(PublicReport):
         world = [score for score in self.scores if score.public]
         lead = "Synthetic rows against the public simulator; no record is needed for that."
         return (
+            _glance(self),
             Section("", () if self.reference else (_NO_RECORDS,)),
             _map(self.map),
             measured(closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
@@ -192,6 +195,38 @@ class Report(PublicReport):
             attacked(self.audits, self.attacks),
             taken(self.synthesizers),
         )
+
+
+def _glance(report: Report) -> Section:
+    """What went in, what came out, what is promised and what it is good for."""
+    if not report.drawn:
+        return Section("", ())
+    unit = report.certificate["unit"]
+    epsilon, delta = upward(float(report.certificate["epsilon"])), number(float(report.certificate["delta"]))
+    into = "simulated records" if report.simulated else "records, which stay sealed"
+    facts = [
+        ("What went in", into, f"of a public population of {unit['population']:,}; unit: {unit['name']}"),
+        ("What came out", report.drawn, "and a model that draws more of them at no cost"),
+        ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {unit['name']}"),
+        ("What it is good for", *_worth(report)),
+    ]
+    return Section("At a glance", (Facts(facts),), id="glance", before=True)
+
+
+def _worth(report: Report) -> tuple[str, str]:
+    """A figure that says how useful the rows are, and what it is; without agents, how near they are."""
+    first = next(((row.agent, row.starts) for row in report.returns), None)
+    rows = [row for row in report.returns if (row.agent, row.starts) == first]
+    for row in rows:
+        if row.kind == "synthetic":
+            others = [f"{number(other.mean)}: {other.label}" for other in rows if other is not row]
+            return number(
+                row.mean
+            ), f"is what agents return that learn from it ({report.return_unit}). {'; '.join(others)}"
+    for score in report.scores:
+        if score.ceiling is not None:
+            return number(score.synthetic), f"{score.measure}; {number(score.ceiling)} between halves of the records"
+    return "not measured here", "try it in your own environment, or compare with public rows"
 
 
 def _map(drawn: Map | None) -> Section:

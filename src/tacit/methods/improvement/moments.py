@@ -9,6 +9,9 @@ A unit adds, for each action a, over its rows with that action: the triangle of 
 diagonal times sqrt 2, which keeps the norm), sum phi (gamma 1[not terminal] psi(s') - psi(s))^T, and sum phi r. The
 blocks have weights and one clip: changes and rewards are smaller than products, and deserve less noise. A change of
 psi is small where psi itself is not, so that noise takes less of it.
+
+A plan that imitates asks for products alone, of phi or of (1, y_j). One that favours good returns multiplies a unit's
+vector by a power of its mean return, moved to [0, 1] by the public range.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from tacit.methods.improvement.plan import FIT, ImprovementPlan
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.methods.off_policy_evaluation.scores import limits
 from tacit.serialization import Json
 
 Float64 = NDArray[np.float64]
@@ -86,6 +90,15 @@ class Visits:
             terminations=log.terminations[alive],
             propensities=np.ones(len(unit)) if given is None else given[alive].astype(np.float64),
         )
+
+    def paid(self, limits: tuple[float, float]) -> Float64:
+        """Each episode's discounted return [C], moved into these limits."""
+        return np.clip(np.bincount(self.course, self.discounts * self.rewards, len(self.owner)), *limits)
+
+    def good(self, limits: tuple[float, float]) -> Float64:
+        """Each unit's mean return within these limits, moved to [0, 1], [U]."""
+        low, high = limits
+        return self.means((self.paid(limits)[:, None] - low) / (high - low))[:, 0]
 
     def sums(self, values: Float64) -> Float64:
         """Each unit's sum of values [T, k], [U, k]."""
@@ -170,9 +183,9 @@ class Look:
         return Scales(middle + half * centre, half * spread, float(np.clip(mean[-1] * most, 1, most)))
 
 
-def phi(y: Float64) -> Float64:
-    """Features of the policy, [T, 1 + 2 d] of y [T, d]."""
-    return np.concatenate([np.ones((len(y), 1)), y, (y**2 - 1) / math.sqrt(2)], axis=1)
+def phi(y: Float64, *, squares: bool = True) -> Float64:
+    """Features of the policy, [T, 1 + 2 d] of y [T, d], or [T, 1 + d] without squares."""
+    return np.concatenate([np.ones((len(y), 1)), y, *([(y**2 - 1) / math.sqrt(2)] if squares else [])], axis=1)
 
 
 def psi(y: Float64) -> Float64:
@@ -187,8 +200,8 @@ class Moments:
 
     Args:
         products: sum phi phi^T, [A, n, n].
-        changes: sum phi (gamma psi' - psi)^T, [A, n, m].
-        rewards: sum phi r, [A, n].
+        changes: sum phi (gamma psi' - psi)^T, [A, n, m]; m is 0 where the plan imitates.
+        rewards: sum phi r, [A, n]; [A, 0] where the plan imitates.
         noise: standard deviations of the noise in an entry of each of the three (off the diagonal of the first less).
         units: N, the public population.
     """
@@ -213,23 +226,37 @@ class Joint:
     spec: PublicSpec
 
     def __call__(self, rows: Arrays, state: tuple[Float64, Float64, Float64]) -> Float64:
-        """Rows [U, L, ...] -> [U, A (n (n + 1) / 2 + n m + n)], of norm at most 1."""
+        """Rows [U, L, ...] -> [U, A (n (n + 1) / 2 + n m + n)], or [U, A n (n + 1) / 2]; of norm at most 1."""
         scales, plan = Scales(state[0], state[1], float(state[2])), self.plan
         visits = Visits.of(rows, plan.problem, plan.memory)
-        y, after = (scales.standard(seen, plan.columns) for seen in (visits.seen, visits.after))
-        places = [plan.columns.index(column) for column in plan.value_columns]
-        going = plan.problem.gamma * ~visits.terminations
-        features, change = phi(y), going[:, None] * psi(after[:, places]) - psi(y[:, places])
+        y = scales.standard(visits.seen, plan.columns)
+        features = phi(y, squares=self.squares)
         i, j = np.triu_indices(features.shape[1])
-        blocks = (
-            features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2)),
-            plan.change_weight * (features[:, :, None] * change[:, None, :]).reshape(len(features), -1),
-            plan.reward_weight / self.largest_reward * features * visits.rewards[:, None],
-        )
+        blocks = [features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))]
+        if not plan.imitates:
+            places = [plan.columns.index(column) for column in plan.value_columns]
+            after = scales.standard(visits.after, plan.columns)
+            going = plan.problem.gamma * ~visits.terminations
+            change = going[:, None] * psi(after[:, places]) - psi(y[:, places])
+            blocks += [
+                plan.change_weight * (features[:, :, None] * change[:, None, :]).reshape(len(features), -1),
+                plan.reward_weight / self.largest_reward * features * visits.rewards[:, None],
+            ]
         actions = self.spec.action.size
         group = visits.unit * actions + visits.actions
         total = grouped(group, np.concatenate(blocks, axis=1), visits.units * actions)
-        return _within(total.reshape(visits.units, -1) / self.clip_norm(scales))
+        weight = visits.good(limits(plan.problem, self.spec))[:, None] ** plan.favour if plan.favour else 1.0
+        return _within(weight * total.reshape(visits.units, -1) / self.clip_norm(scales))
+
+    @property
+    def size(self) -> int:
+        """n, the number of features of the policy."""
+        return 1 + (2 if self.squares else 1) * len(self.plan.columns)
+
+    @property
+    def squares(self) -> bool:
+        """Whether squares are among the features of the policy."""
+        return self.plan.imitate != "linear"
 
     @property
     def largest_reward(self) -> float:
@@ -238,18 +265,18 @@ class Joint:
 
     def clip_norm(self, scales: Scales) -> float:
         """Largest norm of a unit's moments: public. A row's products have a norm of about n."""
-        return self.plan.clip * scales.rows * (1 + 2 * len(self.plan.columns))
+        return self.plan.clip * scales.rows * self.size
 
     def read(self, mean: Float64, scales: Scales, units: int) -> Moments:
         """What a noisy mean of the vectors says (post-processing).
 
         Args:
-            mean: [A (n (n + 1) / 2 + n m + n)].
+            mean: [A (n (n + 1) / 2 + n m + n)], or [A n (n + 1) / 2].
             scales: that the vectors were made with.
             units: the population that the sum was divided by.
         """
-        n, d = 1 + 2 * len(self.plan.columns), len(self.plan.value_columns)
-        actions, m = self.spec.action.size, 1 + d + d * (d + 1) // 2
+        n, d = self.size, len(self.plan.value_columns)
+        actions, m = self.spec.action.size, 0 if self.plan.imitates else 1 + d + d * (d + 1) // 2
         clip = self.clip_norm(scales) / FIT
         sums = (mean * units * clip).reshape(actions, -1)
         i, j = np.triu_indices(n)

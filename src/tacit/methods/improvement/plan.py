@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 from scipy.stats import norm
 
@@ -28,6 +28,7 @@ from tacit.privacy.vault.plan import PrivatePlan
 from tacit.units import Unit
 from tacit.validation import check
 
+Imitation = Literal["none", "linear", "quadratic"]
 LOOK, MOMENTS, STATEMENT = "look", "moments", "statement"
 MOST_KAPPA = 50.0
 SCORES = (0.55, 0.12, 0.1, 0.15, 0.08)
@@ -55,6 +56,10 @@ class ImprovementPlan(PrivatePlan):
     """columns of an observation that the policy looks at; more of them mean more noise in each."""
     value_columns: tuple[int, ...]
     """those of them that the value of a state depends on."""
+    imitate: Imitation = "none"
+    """clone only, by a regression of the actions on (1, y), or on squares too: the moments hold products alone."""
+    favour: float = 0.0
+    """power of a unit's return within its public range by which its moments are multiplied: 0 treats all alike."""
     advice: float = 0.05
     """share of the visits in which the statement supposes that the advice is followed."""
     level: float = 0.95
@@ -96,6 +101,8 @@ class ImprovementPlan(PrivatePlan):
         check("look_share, statement_share", (self.look_share, self.statement_share), shares, "shares that leave some")
         for name in ("change_weight", "reward_weight", "clip", "snr_scale"):
             check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "a finite number > 0")
+        check("imitate", self.imitate, self.imitate in get_args(Imitation), "none, linear or quadratic")
+        check("favour", self.favour, 0 <= self.favour < math.inf, "a finite number >= 0")
         check("pessimism", self.pessimism, 0 <= self.pessimism < math.inf, "a finite number >= 0")
 
     def parts(self) -> tuple[PoissonSum, ...]:
@@ -103,6 +110,11 @@ class ImprovementPlan(PrivatePlan):
         shares = {LOOK: self.look_share, MOMENTS: self.moments_share, STATEMENT: self.statement_share}
         sigma = self.noise_multiplier
         return tuple(self.problem.part(name, sigma and sigma / math.sqrt(share)) for name, share in shares.items())
+
+    @property
+    def imitates(self) -> bool:
+        """Whether the policy is the clone, and nothing is asked about rewards but for the statement."""
+        return self.imitate != "none"
 
     @property
     def moments_share(self) -> float:
@@ -129,7 +141,7 @@ class ImprovementPlan(PrivatePlan):
     @property
     def kappa(self) -> float:
         """How much the advice trusts the model beside the records' own policy: 0 is that policy itself."""
-        return min(MOST_KAPPA, max(0.0, self.snr / self.snr_scale - 1))
+        return 0.0 if self.imitates else min(MOST_KAPPA, max(0.0, self.snr / self.snr_scale - 1))
 
     @property
     def half_width(self) -> float:

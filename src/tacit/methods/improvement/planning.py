@@ -1,7 +1,8 @@
 """From noisy moments to a policy: post-processing, which costs no privacy however often it is done.
 
 1. Clone. Linear discriminants of the records' actions: log p(a|s) = y . W^-1 mu_a + const, mu_a the mean of y among
-   rows with action a and W the covariance within them, both from the noisy products.
+   rows with action a and W the covariance within them, both from the noisy products. A plan that imitates has a
+   regression of 1[a] on its features under known noise instead, and stops here.
 2. Points. Public points y, weighted so that their means are the noisy ones (maximum entropy with a ridge of the noise).
 3. Regression. Q(s, a) = psi(s) . v + phi(s) . theta_a, where theta_a regresses r + gamma psi(s') . v - psi(s) . v on
    phi. The noise of the sums is known, so theta_a moves from 0 by a Kalman gain, and has a covariance.
@@ -42,6 +43,8 @@ SHRINKAGE = 2.0
 """Standard deviations of the noise by which an action's count is raised before its mean is taken."""
 CONSTANT, SLOPE = 4.0, 1.0
 """Prior variance of the constant of theta_a, and of its other entries."""
+INDICATOR = 0.1
+"""Prior variance of the coefficients of an action's indicator, whose own variance is at most 1 / 4."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +66,7 @@ class Advised:
 def advise(moments: Moments, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> Advised:
     """The advice and the clone of the noisy moments."""
     y, weight = points(moments, len(plan.columns))
-    likely = clone(moments, len(plan.columns))
+    likely = (regressed if plan.imitates else clone)(moments, len(plan.columns))
     scores = likely
     if plan.kappa:
         better = advantages(moments, y, weight, [plan.columns.index(column) for column in plan.value_columns], plan)
@@ -96,6 +99,19 @@ def clone(moments: Moments, columns: int) -> Float64:
     return weights
 
 
+def regressed(moments: Moments, columns: int) -> Float64:
+    """Probabilities of the actions as weights of phi, [n, A], regressed on the features that the products are of."""
+    actions, size, _ = moments.products.shape
+    products, total, sigma = moments.products, moments.products.sum(0), math.sqrt(actions) * moments.noise[0]
+    share = np.maximum(products[:, 0, 0], 1.0) / np.maximum(products[:, 0, 0], 1.0).sum()
+    regression = _Regression(_positive(total, sigma), sigma, INDICATOR * np.eye(size))
+    weights = np.zeros((1 + 2 * columns, actions))
+    for a in range(actions):
+        weights[:size, a], _ = regression(products[a, 0] - share[a] * total[0], moments.noise[0] ** 2)
+    weights[0] += share
+    return weights
+
+
 def points(moments: Moments, columns: int) -> tuple[Float64, Float64]:
     """Public points y [K, d] and their weights [K], which sum to 1: of maximum entropy given the noisy means."""
     y = np.clip(WIDTH * np.random.default_rng(0).standard_normal((POINTS, columns)), -FARTHEST, FARTHEST)
@@ -103,7 +119,10 @@ def points(moments: Moments, columns: int) -> tuple[Float64, Float64]:
     statistics = np.concatenate([phi(y)[:, 1:], y[:, i] * y[:, j]], axis=1)
     total = moments.products.sum(0)
     rows = max(total[0, 0], moments.units)
-    wanted = np.concatenate([total[0, 1:], total[1 + i, 1 + j]]) / rows
+    means = total[0, 1:]
+    if len(means) == columns:  # of linear features: the means of squares are on the diagonal
+        means = np.concatenate([means, (np.diag(total)[1:] - total[0, 0]) / math.sqrt(2)])
+    wanted = np.concatenate([means, total[1 + i, 1 + j]]) / rows
     ridge = len(moments.products) * (moments.noise[0] / rows) ** 2 + RIDGE
     slopes = np.zeros(len(wanted))
     for _ in range(NEWTON):
@@ -125,7 +144,9 @@ def advantages(moments: Moments, y: Float64, weight: Float64, value: list[int], 
         plan: pessimism and range of returns.
     """
     features, values = phi(y), psi(y[:, value])
-    regressions = [_Regression(product, moments.noise, plan) for product in _positive(moments)]
+    of_products, of_changes, of_rewards = moments.noise
+    prior = np.diag([CONSTANT, *[SLOPE] * (features.shape[1] - 1)])
+    regressions = [_Regression(product, of_products, prior) for product in _positive(moments.products, of_products)]
     root = np.sqrt(weight)[:, None]
     project = np.linalg.pinv(root * values, rcond=1e-6) * root.T
     low, high = plan.problem.return_range or (-math.inf, math.inf)
@@ -134,7 +155,8 @@ def advantages(moments: Moments, y: Float64, weight: Float64, value: list[int], 
         theta = np.empty((features.shape[1], len(regressions)))
         deviation = np.empty((len(y), len(regressions)))
         for a, regression in enumerate(regressions):
-            theta[:, a], spread = regression(moments.changes[a] @ v + moments.rewards[a], float(v @ v))
+            total = moments.changes[a] @ v + moments.rewards[a]
+            theta[:, a], spread = regression(total, of_rewards**2 + of_changes**2 * float(v @ v))
             deviation[:, a] = np.sqrt(np.maximum(np.einsum("kn,nm,km->k", features, spread, features), 0))
         q = features @ theta + (values @ v)[:, None]
         v = project @ np.clip((q - plan.pessimism * deviation).max(axis=1), low, high)
@@ -149,27 +171,24 @@ class _Regression:
     The sum b = G theta + noise has the noise of b itself, that of G times what theta may be, and the sampling of rows.
     """
 
-    def __init__(self, products: Float64, noise: tuple[float, float, float], plan: ImprovementPlan) -> None:
-        self._products, self._sigmas = products, noise
-        self._prior = np.diag([CONSTANT, *[SLOPE] * (len(products) - 1)])
+    def __init__(self, products: Float64, sigma: float, prior: Float64) -> None:
+        self._products, self._sigma, self._prior = products, sigma, prior
 
-    def __call__(self, total: Float64, size: float) -> tuple[Float64, Float64]:
-        """theta [n] and its covariance [n, n] for a sum [n] of phi with targets that use v of squared length `size`."""
+    def __call__(self, total: Float64, variance: float) -> tuple[Float64, Float64]:
+        """theta [n] and its covariance [n, n] for a sum b [n] whose own noise has this variance."""
         g, prior = self._products, self._prior
-        of_products, of_changes, of_rewards = self._sigmas
-        variance = of_rewards**2 + of_changes**2 * size + of_products**2 * np.trace(prior) / len(prior)
+        variance = variance + self._sigma**2 * np.trace(prior) / len(prior)
         gain = np.linalg.solve(g @ prior @ g + variance * np.eye(len(g)) + g, g @ prior).T
         return gain @ total, prior - gain @ g @ prior
 
 
-def _positive(moments: Moments) -> Float64:
-    """The products [A, n, n] with eigenvalues that can be: posterior means under a flat prior on [0, inf)."""
-    values, vectors = np.linalg.eigh(moments.products)
-    sigma = moments.noise[0]
+def _positive(products: Float64, sigma: float) -> Float64:
+    """Products [..., n, n] with eigenvalues that can be: posterior means under a flat prior on [0, inf)."""
+    values, vectors = np.linalg.eigh(products)
     if sigma:
         z = values / sigma
         values = values + sigma * np.exp(norm.logpdf(z) - norm.logcdf(z))
-    return np.asarray((vectors * np.maximum(values, 1e-6)[:, None, :]) @ vectors.swapaxes(1, 2))
+    return np.asarray((vectors * np.maximum(values, 1e-6)[..., None, :]) @ vectors.swapaxes(-1, -2))
 
 
 def _bounds(scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -112,15 +112,15 @@ class Scores:
 
     def scores(self, visits: Visits) -> tuple[Float64, Float64]:
         """(W - 1) (Y - l) and Y of each course, [C] each; the clip follows when a unit's mean is taken."""
-        courses, (low, high) = len(visits.owner), self.limits
+        courses = len(visits.owner)
         followed = np.zeros(0, bool)
         if courses:
             chosen = self.policy.probabilities(visits.seen.astype(np.float32)).argmax(axis=1)
             followed = chosen == visits.actions
         ratio = 1 - self.advice + self.advice * followed / np.maximum(visits.propensities, 1e-30)
         weight = np.exp(np.minimum(np.bincount(visits.course, np.log(ratio), courses), LARGEST_LOG))
-        paid = np.clip(np.bincount(visits.course, visits.discounts * visits.rewards, courses), low, high)
-        return np.asarray((weight - 1) * (paid - low)), np.asarray(paid, np.float64)
+        paid = visits.paid(self.limits)
+        return np.asarray((weight - 1) * (paid - self.limits[0])), paid
 
     def read(self, mean: Float64, plan: ImprovementPlan) -> Statement:
         """What the noisy mean [5] of the vectors says (post-processing)."""
