@@ -54,7 +54,8 @@ def test_two_processes_draw_what_their_seeds_give(model: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_ray_cluster_draws_the_same(model: Path, tmp_path: Path) -> None:
+def test_a_ray_cluster_draws_the_same(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # of which Ray warns
     pytest.importorskip("ray")
     words = ["sample", "--model", str(model), "--count", "7", "--seed", "5", "--jobs", "2", "--ray", "local"]
     assert main([*words, "--out", str(tmp_path / "rows")]) == 0
