@@ -54,6 +54,7 @@ def test_two_processes_draw_what_their_seeds_give(model: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of processes that Ray leaves
 def test_a_ray_cluster_draws_the_same(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # of which Ray warns
     pytest.importorskip("ray")
