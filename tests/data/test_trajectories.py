@@ -14,6 +14,7 @@ import pytest
 from records import LOGGED, SPEC, arrays, same, with_propensities
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories, ingest
+from tacit.data.codes import Codes
 from tacit.errors import DataError, SealedError
 
 
@@ -74,7 +75,7 @@ def test_each_id_has_one_code_whether_the_ids_grow_or_not(name: str) -> None:
     ids = GROWING[name]
     first_seen = list(dict.fromkeys(ids))
     for size in (5, 1, 2):
-        codes = ingest.Codes()
+        codes = Codes()
         chunks = [np.array(ids, object)[i : i + size] for i in range(0, 5, size)]
         if name == "whole numbers":
             chunks = [chunk.astype(np.int64) for chunk in chunks]

@@ -23,6 +23,7 @@ from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from scipy import stats
 from selection_detectors import SELECTION_DETECTORS
+from shard_detectors import SHARD_DETECTORS
 from table_detectors import TABLE_DETECTORS
 from torch import Tensor, nn
 from vault_cases import GivenParts, Named, Rewards, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
@@ -365,5 +366,6 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *LEARNING_DETECTORS,
     *LEDGER_DETECTORS,
     *SELECTION_DETECTORS,
+    *SHARD_DETECTORS,
     *VOTE_DETECTORS,
 )

@@ -15,6 +15,7 @@ import numpy as np
 import online_mutations
 import pytest
 import selection_mutations
+import shard_mutations
 import table_mutations
 import torch
 import vote_mutations
@@ -30,7 +31,7 @@ from tacit.privacy.noise import secret as noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import isolation as callbacks
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault import records, vault
+from tacit.privacy.vault import records, steps, vault
 from tacit.privacy.vault.records import Reader
 from tacit.privacy.vault.vault import Vault
 
@@ -143,7 +144,7 @@ def population_from_data(patch: pytest.MonkeyPatch) -> None:
 def no_noise_on_an_empty_sample(patch: pytest.MonkeyPatch) -> None:
     sizes = _count_samples(patch)
     real = lattice.add_noise
-    patch.setattr(vault, "add_noise", lambda total, *rest: real(total, *rest) if sizes[0] else total)
+    patch.setattr(steps, "add_noise", lambda total, *rest: real(total, *rest) if sizes[0] else total)
 
 
 def same_noise_every_step(patch: pytest.MonkeyPatch) -> None:
@@ -336,5 +337,5 @@ MUTATIONS = (
     ),
     *(Mutation(*mutation) for mutation in (*bit_mutations.BITS, *selection_mutations.SELECTION)),
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
-    *(Mutation(*mutation) for mutation in vote_mutations.VOTES),
+    *(Mutation(*mutation) for mutation in (*shard_mutations.SHARDS, *vote_mutations.VOTES)),
 )

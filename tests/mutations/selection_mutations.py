@@ -10,8 +10,7 @@ import pytest
 
 from tacit.privacy.mechanisms.base import composed
 from tacit.privacy.mechanisms.kinds import Selection, expected_runs
-from tacit.privacy.vault import selection
-from tacit.privacy.vault import vault as vaults
+from tacit.privacy.vault import selection, steps
 from tacit.privacy.vault.base import BaseVault, figures
 from tacit.privacy.vault.vault import Vault
 
@@ -65,7 +64,7 @@ def runs_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
 
 def sums_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
     """The tracker is shown what a mechanism computed, before the noise."""
-    real, seen = vaults.add_noise, list[Any]()
+    real, seen = steps.add_noise, list[Any]()
 
     def added(sums: Any, scale: float, noise: Any) -> Any:
         seen.append(sums.copy())
@@ -76,7 +75,7 @@ def sums_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
             self._tracker.log(1, figures(part, seen[-1]))
         return value
 
-    patch.setattr(vaults, "add_noise", added)
+    patch.setattr(steps, "add_noise", added)
     patch.setattr(BaseVault, "_out", shown)
 
 

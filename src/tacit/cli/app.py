@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import declarations, plan_declarations, policy_declarations, sharing
+from tacit.cli import declarations, plan_declarations, policy_declarations, shards, sharing
 from tacit.cli.console import Interrupted, complain, say
 from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
@@ -49,6 +49,7 @@ _OPTIONAL = {
     "narwhals": "sources",
     "psycopg": "postgres",
     "huggingface_hub": "hub",
+    "ray": "ray",
 }
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
@@ -59,6 +60,7 @@ FUNCTIONS: dict[type, str] = {
     declarations.DataInspect: "data.inspect",
     declarations.DataOverlap: "data.overlap",
     declarations.DataImport: "imports.import_",
+    shards.DataShard: "shards.shard",
     declarations.SpecInit: "spec.init",
     declarations.SpecCheck: "spec.check",
     plan_declarations.Synthesize: "synthesize.synthesize",

@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg, subcommand
 
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
 from tacit.cli.policy_declarations import Align, Complete, Improve
+from tacit.cli.shards import DataShard
 from tacit.cli.sharing import Hub
 
 # fmt: off
@@ -218,6 +219,8 @@ class Sample:
         transitions: draw single steps of a model of trajectories, each weighted for itself: for agents, which look at
             nothing else.
         seed: of the sampling.
+        jobs: processes that draw a part each, with a seed of its own: other numbers of jobs give other rows.
+        ray: address of a Ray cluster whose nodes see the model's folder; it runs the jobs (the extra tacit[ray]).
         out: what to write: a file ROWS.parquet, ROWS.csv or ROWS.npz, or a folder ROWS; it must not exist.
         format: "parquet", "csv" (beside it ROWS.csv.json, with the certificate), "npz" (arrays), "minari" (a folder of
             Minari datasets, with synthetic-v0 in it) or "folder" (tacit's own format); by default what the name says.
@@ -229,6 +232,8 @@ class Sample:
     format: RowsFormat | None = None
     transitions: bool = False
     seed: int = 0
+    jobs: int = 1
+    ray: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,6 +461,7 @@ Data = (
     | Annotated[DataInspect, subcommand("inspect")]
     | Annotated[DataOverlap, subcommand("overlap")]
     | Annotated[DataImport, subcommand("import")]
+    | Annotated[DataShard, subcommand("shard")]
 )
 Spec = Annotated[SpecInit, subcommand("init")] | Annotated[SpecCheck, subcommand("check")]
 Certificate = (

@@ -228,9 +228,11 @@ def _discretisation(command: Synthesize) -> Discretisation:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a run reads: `data` is private unless simulated, `public` and `holdout` are there if they were given."""
+    """What a run reads: `data` is private unless simulated, `shown` are all of them where nobody is behind them, and
+    `public` and `holdout` are there if they were given."""
 
     data: Trajectories
+    shown: Trajectories | None
     public: Trajectories | None
     holdout: Trajectories | None
 
@@ -267,18 +269,28 @@ def require_there(command: Synthesize) -> None:
         synthesis.Encoder.from_bounds(spec)  # refuses; it loads PyTorch, which a dry run is quicker without
 
 
-def opened(command: Synthesize) -> Sources:
+def opened(command: Synthesize, read: Callable[[Path], Trajectories], *, whole: bool) -> Sources:
     """The records; whatever else is wrong with them is found here, and nothing is spent.
+
+    Args:
+        command: the options.
+        read: opens the private records.
+        whole: whether it opens all of them, and not one process's shards.
 
     Raises:
         DataError: no row says where an episode ends, and the method needs whole ones.
         FileError: a file of a folder is damaged.
     """
     with progress("Opening the records"):
-        data = Trajectories.open(command.data)
+        data = read(command.data)
         if command.method == PRIVORL_J:
             data.require_ends()
-        return Sources(data, others(command, data.spec, "public"), others(command, data.spec, "holdout"))
+        return Sources(
+            data,
+            data if whole and data.simulated else None,
+            others(command, data.spec, "public"),
+            others(command, data.spec, "holdout"),
+        )
 
 
 def others(command: Synthesize, spec: PublicSpec, option: Option) -> Trajectories | None:

@@ -5,7 +5,11 @@ A dry run loads this module: PyTorch and the report are imported where they are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import multiprocessing
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -242,6 +246,9 @@ def sample(command: Sample) -> None:
     form = form_of(command.out, command.format, "sample")
     if command.count < 1:
         raise refused("sample", "the count is below 1", "--count of at least 1", "choose another number")
+    if command.jobs < 1 or command.jobs > command.count:
+        what = "more jobs than are drawn" if command.jobs > 1 else "the number of jobs is below 1"
+        raise refused("sample", what, "--jobs from 1 to --count", "choose another number")
     plain_files.require_free(command.out)
     inside = command.model / "model"
     if not command.model.is_dir() or (inside.is_dir() and not (command.model / hub.CONFIG).exists()):
@@ -269,11 +276,75 @@ def sample(command: Sample) -> None:
     drawn = "transitions" if command.transitions else what
     require_form(form, command.count, drawn, "sample")
     with progress(f"Sampling {command.count:,} {drawn}"):
-        if command.transitions:
-            columns = release.value.sample_columns(command.count, seed=command.seed)
-            data = single_steps(columns, release.value.encoder.spec)
+        if command.jobs == 1 and command.ray is None:
+            data = draw(release.value, command.count, command.seed, transitions=command.transitions)
         else:
-            data = release.value.sample(command.count, seed=command.seed)
+            data = joined(_in_parts(_parts(command), command.ray))
     write_rows(data, command.out, form, release.certificate)
     say(f"Wrote {command.out}, with its certificate")
     say(release.certificate.sentence)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process draws: so many transitions or trajectories of the model in a folder, with a seed of its own."""
+
+    model: Path
+    count: int
+    seed: int
+    transitions: bool
+
+
+def _parts(command: Sample) -> list[Part]:
+    """One part a job; together they have the count."""
+    ends = [command.count * number // command.jobs for number in range(command.jobs + 1)]
+    seeds = [int(np.random.SeedSequence([command.seed, job]).generate_state(1)[0]) for job in range(command.jobs)]
+    model = command.model.resolve()
+    return [
+        Part(model, stop - start, seed, command.transitions)
+        for (start, stop), seed in zip(pairwise(ends), seeds, strict=True)
+    ]
+
+
+def _in_parts(parts: Sequence[Part], address: str | None) -> list[Trajectories]:
+    """The parts in their order, drawn by fresh processes of this machine, or of the Ray cluster at an address."""
+    if address is None:
+        with ProcessPoolExecutor(len(parts), multiprocessing.get_context("spawn")) as pool:
+            return list(pool.map(_drawn_part, parts))
+    import ray
+
+    ray.init(address=address, log_to_driver=False)
+    try:
+        task = ray.remote(_drawn_part)
+        return list(ray.get([task.remote(part) for part in parts]))
+    finally:
+        ray.shutdown()
+
+
+def _drawn_part(part: Part) -> Trajectories:
+    import torch
+
+    torch.set_num_threads(1)
+    return draw(hub.load(part.model).value, part.count, part.seed, transitions=part.transitions)
+
+
+def draw(synthesizer: Any, count: int, seed: int, *, transitions: bool) -> Trajectories:
+    """So many trajectories or rows of a synthesizer, or single steps of one of trajectories."""
+    data: Trajectories
+    if transitions:
+        data = single_steps(synthesizer.sample_columns(count, seed=seed), synthesizer.encoder.spec)
+    else:
+        data = synthesizer.sample(count, seed=seed)
+    return data
+
+
+def joined(parts: Sequence[Trajectories]) -> Trajectories:
+    """What was drawn in parts as one set, in which each transition or trajectory still is a unit of its own."""
+    blocks, first = [], 0
+    for part in parts:
+        count = part.counts()["episodes"]
+        owner = first + np.repeat(np.arange(count), np.diff(part.episodes))
+        steps = part.unit_kind == "transition"
+        blocks.append({**part.columns, "unit_ids": ":transition" if steps else owner, "episode_ids": owner})
+        first += count
+    return Trajectories.from_blocks(blocks, spec=parts[0].spec, simulated=True)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tacit.cli import budget, options, run_folder, synthesis_runs
+from tacit.cli import budget, options, run_folder, shards, synthesis_runs
 from tacit.cli.budget import open_ledger
 from tacit.cli.console import complain, progress, say
 from tacit.cli.options import Missing, given
@@ -66,7 +66,18 @@ def synthesize(command: Synthesize) -> None:
         TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before training begins.
         ModuleNotFoundError: a package is missing.
     """
+    ranks = shards.joined()
+    if ranks is not None and ranks.rank:
+        shards.serve(command.data, ranks)
+        return
+    with shards.Lead(ranks).on_its_way() as lead:
+        _lead(command, lead)
+
+
+def _lead(command: Synthesize, lead: shards.Lead) -> None:
     synthesis_runs.require_folder(command.out, "synthesize")
+    if lead.ranks is not None and command.nonprivate_diagnostics:
+        raise meaningless("--nonprivate-diagnostics", "it with one process: none of several holds all records")
     if not command.dry_run:
         require_free(command.out, resume=command.resume)
     unit, words = Unit(command.unit, command.relation, command.population), _words(command)
@@ -83,11 +94,11 @@ def synthesize(command: Synthesize) -> None:
     if command.dry_run:
         say("Dry run: no private record was read and nothing was spent.")
         return
-    sources = opened(command)
+    sources = opened(command, lead.open, whole=lead.ranks is None)
     settings = settings_of(command, "format")
     with RunFolder.attempt(command.out, "synthesize", settings, resume=command.resume) as run:
         try:
-            _produce(command, plan, sources, run)
+            _produce(command, plan, sources, run, lead)
         except ModuleNotFoundError:
             if synthesis_runs.trained(run):
                 complain("The release is saved and nothing is lost: install the package and repeat with --resume.")
@@ -104,7 +115,7 @@ def _words(command: Synthesize) -> budget.Words:
     )
 
 
-def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -> None:
+def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder, lead: shards.Lead) -> None:
     watch = Stopwatch()
     if run.read()["finished"]:
         say("The run was finished already.")
@@ -115,8 +126,10 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -
         release = synthesis_runs.load(run)
         rows = _rows(command, release, run, watch)
     else:
-        with open_ledger(command, plan.unit) as ledger:
-            vault = Vault(sources.data, ledger, tracker=command.tracker)
+        with (
+            open_ledger(command, plan.unit) as ledger,
+            lead.vault(sources.data, ledger, command.tracker) as vault,
+        ):
             if synthesis_runs.trained(run):
                 release = synthesis_runs.load(run)
             else:
@@ -287,7 +300,7 @@ def sections(
     from tacit.evaluation.report import Cost, tables
 
     data, size = sources.data, synthesis_runs.size_of(release)
-    real = data.columns if data.simulated else None
+    real = None if sources.shown is None else sources.shown.columns
     contents = tables.sections(data.spec, synthetic.columns, real, seed=command.seed)
     layout = LAYOUTS.get(command.world or "")
     scores = contents.get("scores", ())
@@ -315,12 +328,12 @@ def _whole(
 ) -> dict[str, Any]:
     from tacit.evaluation.report import tables
 
-    data, public = sources.data, sources.public
+    data, public, shown = sources.data, sources.public, sources.shown
     line = {"state": SYMPTOMS} if command.world == CLINIC else {}
     return tables.whole_trajectories(
         data.spec,
         synthetic,
-        Sequences.of(data) if data.simulated else None,
+        None if shown is None else Sequences.of(shown),
         None if public is None else Sequences.of(public),
         longest=release.value.plan.longest,
         seed=command.seed,

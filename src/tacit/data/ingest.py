@@ -5,76 +5,18 @@ Errors raised here may name the file and the row (counted from 1), never a cell 
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tacit.data.codes import Codes, Digests, first_places
 from tacit.data.columns import MISSING, BadCell, coded
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, Array, FolderColumns, MemoryColumns, Records, UnitKind, layout
 from tacit.errors import DataError
-
-# Ids of units and episodes become dense codes; the ids themselves are not kept.
-
-
-class Codes:
-    """Ids -> dense codes `0, 1, ...` in order of first appearance; the ids themselves are dropped with this object."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._rising: list[Array] = []  # ids that have only ever grown need no table
-        self._last: Hashable = None
-        self._table: dict[Hashable, int] | None = None
-
-    def encode(self, ids: Array) -> Array:
-        """Codes of the next ids: `(n,)` int64, or `(n,)` objects that are text or whole numbers -> `(n,)` int64."""
-        packed = _packed(ids) if self._table is None else None
-        new = None if packed is None else _grown(self._last, ids, packed)
-        if packed is not None and new is not None:
-            codes: Array = self.count - 1 + np.cumsum(new)
-            self.count += int(new.sum())
-            self._rising.append(packed[new])
-            self._last = ids[-1]
-            return codes
-        if self._table is None:
-            earlier = np.concatenate(self._rising) if self._rising else ids[:0]
-            known = (earlier.astype(str) if earlier.dtype.kind == "S" else earlier).tolist()
-            self._table, self._rising = {value: code for code, value in enumerate(known)}, []
-        table = self._table
-        codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int64, len(ids))
-        self.count = len(table)
-        return codes
-
-
-def _packed(ids: Array) -> Array | None:
-    """Ids without an object each: int64, or bytes of ASCII text; None of any others."""
-    if ids.dtype != object:
-        return ids
-    with contextlib.suppress(TypeError, UnicodeEncodeError):
-        if "\0" not in "".join(ids):  # the bytes would lose one at the end
-            return ids.astype("S")
-    return None
-
-
-def _grown(last: Any, ids: Array, packed: Array) -> Array | None:
-    """Which ids are larger than the one before, the first than `last`; None where one is smaller.
-
-    Of two texts the longer one is larger, so that numbers written as text grow as numbers do.
-    """
-    larger = np.ones(len(ids), np.bool_)
-    smaller = np.zeros(len(ids), np.bool_)
-    larger[1:], smaller[1:] = packed[1:] > packed[:-1], packed[1:] < packed[:-1]
-    if last is not None:
-        larger[0], smaller[0] = ids[0] > last, ids[0] < last
-    if ids.dtype == object:
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        change = np.diff(lengths, prepend=lengths[0] if last is None else len(last))
-        larger, smaller = (change > 0) | (larger & (change == 0)), (change < 0) | (smaller & (change == 0))
-    return None if smaller.any() else larger
-
 
 EACH_TRANSITION = ":transition"
 """In place of a unit id: every transition is a unit of its own (and an episode of its own)."""
@@ -93,6 +35,7 @@ class Ingest:
         store: folder for the native format, written as the chunks come; None keeps the columns in memory.
         unit: name of the column of the unit ids, if it has one.
         queried: whether a query made the records, of which nobody checked that it mixes no units.
+        digest_key: secret bytes, under which the ids of a shard's units leave digests (`Records.digests`).
 
     Raises:
         FileError: the folder exists already or cannot be written.
@@ -106,6 +49,7 @@ class Ingest:
         store: str | os.PathLike[str] | None = None,
         unit: str | None = None,
         queried: bool = False,
+        digest_key: bytes | None = None,
     ) -> None:
         if not isinstance(spec, PublicSpec):
             raise DataError(
@@ -126,6 +70,7 @@ class Ingest:
         self._kinds: dict[str, type] = {}
         self._owner: UnitKind = "id"
         self._unit, self._queried = unit, queried
+        self._digests = None if digest_key is None else Digests(digest_key)
 
     def __enter__(self) -> Ingest:
         return self
@@ -225,7 +170,7 @@ class Ingest:
         )
         for array in (*records.columns.values(), records.order, records.offsets, records.episodes):
             array.setflags(write=False)
-        return records
+        return records if self._digests is None else dataclasses.replace(records, digests=self._digests.finish())
 
     def _add(self, columns: dict[str, Array], units: Any, episodes: Any) -> None:
         spaces = self._spec.spaces
@@ -295,7 +240,10 @@ class Ingest:
             self._units.count += int(starts.sum())
             changes = starts
         else:
-            codes = self._units.encode(self._ids(units, "unit"))
+            ids, known = self._ids(units, "unit"), self._units.count
+            codes = self._units.encode(ids)
+            if self._digests is not None:
+                self._digests.add(ids[first_places(codes, known)])
             if (codes < self._first_unit).any():
                 raise self._error(
                     "a unit id also occurs in an earlier file",

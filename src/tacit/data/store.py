@@ -48,6 +48,8 @@ class Records:
         owner: how units were made: from ids, or every episode or transition a unit of its own; public.
         unit: what the ids were called (the name of their column), where it was said; public.
         queried: whether a query made the records, of which nobody checked that it mixes no units; public.
+        digests: keyed digests of the units' ids, two words each, after that of no id, shape `(1 + U, 2)` int64; None
+            but for shards, whose units are compared by them.
     """
 
     columns: Mapping[str, Array]
@@ -57,6 +59,7 @@ class Records:
     owner: UnitKind = "id"
     unit: str | None = None
     queried: bool = False
+    digests: Array | None = None
 
     @property
     def owners(self) -> Array:

@@ -224,16 +224,25 @@ class Trajectories:
         fields: Fields | None = None,
         simulated: bool = False,
         store: str | os.PathLike[str] | None = None,
+        digest_key: bytes | None = None,
     ) -> Trajectories:
         """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`.
 
-        Without `spec` the public bounds are those that `to_parquet` wrote into the (first) file.
+        Without `spec` the public bounds are those that `to_parquet` wrote into the (first) file. Shards of a
+        `ShardedVault` are read with a `digest_key`: secret bytes that all ranks share.
         """
         from tacit.data.sources import files
 
         spec = files.described_spec(paths) if spec is None else spec
         records = files.read_parquet(
-            paths, unit=unit, spec=spec, episode=episode, fields=fields, simulated=simulated, store=store
+            paths,
+            unit=unit,
+            spec=spec,
+            episode=episode,
+            fields=fields,
+            simulated=simulated,
+            store=store,
+            digest_key=digest_key,
         )
         return cls(records, spec, simulated=simulated)
 

@@ -33,6 +33,7 @@ from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault import steps
 from tacit.privacy.vault import vault as vaults
 from tacit.privacy.vault.base import figures
 from tacit.privacy.vault.devices import StackedDevices
@@ -167,7 +168,7 @@ def test_where_mechanisms_say_nothing_a_tracker_learns_nothing(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mechanisms are replaced by constants: whatever else reached the tracker would differ with the records."""
-    monkeypatch.setattr(vaults, "add_noise", constant)
+    monkeypatch.setattr(steps, "add_noise", constant)
     monkeypatch.setattr(
         GradientSum,
         "noisy_mean",

@@ -156,8 +156,9 @@ def _read_tables(
     fields: Fields | None,
     simulated: bool,
     store: str | os.PathLike[str] | None,
+    digest_key: bytes | None = None,
 ) -> Records:
-    with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
+    with Ingest(spec, simulated=simulated, store=store, unit=unit, digest_key=digest_key) as ingest:
         naming = fields or Fields.of(spec)
         columns = naming.columns()
         ids = _keys(unit, episode)

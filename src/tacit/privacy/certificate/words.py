@@ -129,6 +129,8 @@ _DECLARED: Mapping[str, Sequence[str]] = {
         "the user's .+, with which people were served, keeps nothing of them",
         r"each \w+ counts as one .+: the records were imported without (unit )?ids",
         "each .+ is one of a query's result: that the query mixes no two of them was not checked",
+        r"the user's [0-9,]+ rank\(s\), on which the records lay in shards, are trusted: each adds its share of the "
+        "noise and keeps it secret, and nobody else reads what they send each other; that was not checked",
         "the records of all devices lie with one curator, who computes for them",
         "one device is one person; every device runs tacit's client app and keeps her ledger",
         "where the server adds the noise, it sees every device's answer and is trusted with it",
@@ -168,6 +170,14 @@ def mixing(name: str) -> str:
         name: of the unit.
     """
     return f"each {name} is one of a query's result: that the query mixes no two of them was not checked"
+
+
+def sharded(ranks: int) -> str:
+    """What is assumed of records that lay in shards on so many ranks."""
+    return (
+        f"the user's {ranks:,} rank(s), on which the records lay in shards, are trusted: each adds its share of the "
+        "noise and keeps it secret, and nobody else reads what they send each other; that was not checked"
+    )
 
 
 def plan_of(method: str, fields: Fields) -> Labelled | None:

@@ -16,6 +16,8 @@ from tacit.privacy.noise.secret import SecretNoise
 UNITS_PER_CHUNK = 512
 """Expected units of a chunk: what `proofs/floating_point.md` says about float32 sums is said of so many."""
 
+Float64 = npt.NDArray[np.float64]
+
 _ALIGNED = 16
 """Floats of a cache line: a matrix that begins inside one costs up to half as much again."""
 
@@ -25,19 +27,24 @@ class GradientSum:
 
     Args:
         parameters: the trainable ones, by name, in the order of the result.
+        begun: what the sum begins with, [P] float64, parameter after parameter; None is zero.
 
     Guarantee: inside a chunk every coordinate is a float32 sum; the sums of chunks are added in float64. A unit that
     leaves changes the float32 sum of its own chunk alone, as long as its absence leaves the others in their chunks.
     """
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
+    def __init__(self, parameters: Mapping[str, nn.Parameter], begun: Float64 | None = None) -> None:
         sizes = [p.numel() for p in parameters.values()]
         padded = [-(-size // _ALIGNED) * _ALIGNED for size in sizes]
         self._starts = [0, *itertools.accumulate(padded)]
         self._sizes = sizes
         self._chunk = torch.empty(self._starts[-1], device=next(iter(parameters.values())).device)
         self._empty = True
-        self._total: npt.NDArray[np.float64] | None = None
+        self._total: Float64 | None = None
+        if begun is not None:
+            self._total = np.zeros(self._starts[-1])
+            for (start, stop), own in self._places():
+                self._total[start:stop] = begun[own]
         self._views: dict[str, Tensor] = {}
         for (name, p), slot in zip(parameters.items(), torch.split(self._chunk, padded), strict=True):
             if slot.numel() > p.numel():
@@ -98,17 +105,21 @@ class GradientSum:
         Returns:
             [P] float32, parameter after parameter, on their device.
         """
-        sums, runs, done = self._sums(), self._runs(), 0
-        if len(runs) == 1 and self._total is None:  # in place, which halves the memory traffic
-            result = np.asarray(sums[: runs[0][1]], np.float32)
+        sums, places = self._sums(), self._places()
+        if len(places) == 1 and self._total is None:  # in place, which halves the memory traffic
+            result = np.asarray(sums[: sum(self._sizes)], np.float32)
         else:
             result = np.empty(sum(self._sizes), np.float32)
-        for start, stop in runs:
-            noise.noisy_mean(sums[start:stop], scale, divisor, result[done : done + stop - start])
-            done += stop - start
+        for (start, stop), own in places:
+            noise.noisy_mean(sums[start:stop], scale, divisor, result[own])
         return torch.from_numpy(result).to(self._chunk.device)
 
-    def _sums(self) -> npt.NDArray[np.float32] | npt.NDArray[np.float64]:
+    def total(self) -> Float64:
+        """The sum, [P] float64, parameter after parameter."""
+        sums = self._sums()
+        return np.concatenate([sums[start:stop] for (start, stop), _ in self._places()]).astype(np.float64, copy=False)
+
+    def _sums(self) -> npt.NDArray[np.float32] | Float64:
         """The padded sum, of float32 while there is one chunk."""
         if self._total is not None:
             self.next_chunk()
@@ -118,10 +129,13 @@ class GradientSum:
             self._empty = False
         return np.asarray(self._chunk.cpu().numpy())
 
-    def _runs(self) -> list[tuple[int, int]]:
-        """Places of the padded sum without its padding, neighbours joined."""
+    def _places(self) -> list[tuple[tuple[int, int], slice]]:
+        """(from, to) in the padded sum, and the same numbers' place in [P]; neighbours without padding are joined."""
         runs: list[tuple[int, int]] = []
         for start, size in zip(self._starts, self._sizes, strict=False):
             begin = runs.pop()[0] if runs and runs[-1][1] == start else start
             runs.append((begin, start + size))
-        return runs
+        ends = itertools.accumulate(stop - start for start, stop in runs)
+        return [
+            ((start, stop), slice(end - (stop - start), end)) for (start, stop), end in zip(runs, ends, strict=True)
+        ]

@@ -56,3 +56,24 @@ def rounded(total: Float64, noise: Float32 | Float64, scale: float) -> Float64:
 def add_noise(total: Float64, scale: float, noise: NoiseSource) -> Float64:
     """`total` plus N(0, scale^2) a coordinate, on the lattice; float64."""
     return rounded(total, noise.gaussian(total.size, scale).reshape(total.shape), scale)
+
+
+FINER: Final = 20
+"""Shares of one sum are whole multiples of the lattice's step over 2^FINER."""
+
+
+def finest(scale: float, clip: float) -> float:
+    """What shares of a sum are counted in: the step over 2^FINER; without noise the clip takes the noise's place."""
+    return step(scale or clip) * 2.0**-FINER
+
+
+def counted(total: Float64, unit: float) -> npt.NDArray[np.int64]:
+    """The multiple of `unit` that is nearest to each number; they must lie within 2^62 units."""
+    return np.rint(total / unit).astype(np.int64)
+
+
+def on_lattice(numbers: npt.NDArray[np.int64], scale: float, clip: float) -> Float64:
+    """The sum of everybody's `counted` shares, on the lattice of noise of this standard deviation; without noise as
+    it is."""
+    whole = (numbers + 2 ** (FINER - 1)) >> FINER if scale else numbers
+    return np.asarray(whole * (step(scale) or finest(scale, clip)), np.float64)

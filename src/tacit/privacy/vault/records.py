@@ -347,6 +347,16 @@ class Records:
         """Whether a query made the records, of which nobody checked that it mixes no units."""
         return self._readers[0].queried
 
+    @property
+    def simulated(self) -> bool:
+        """Whether no person is behind the records."""
+        return self._data.simulated
+
+    @property
+    def digests(self) -> np.ndarray | None:
+        """Keyed digests of the units' ids, of a shard (see `store.Records`)."""
+        return self._data._records.digests
+
     def pieces(self, part: Sum, summary: Summary | None, width: int) -> Iterator[Columns]:
         """A fresh sample for every replicate, some units at a time: their rows, or what the summary made of them.
 

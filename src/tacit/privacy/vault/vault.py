@@ -27,7 +27,6 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import mixing
-from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms import marginals
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
@@ -37,9 +36,8 @@ from tacit.privacy.mechanisms.marginals import Marginals, Query
 from tacit.privacy.mechanisms.releases import NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, WeightedStates
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
-from tacit.privacy.mechanisms.tallies import Tally, clipped_tallies
+from tacit.privacy.mechanisms.tallies import Tally
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import selection
 from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
@@ -47,13 +45,13 @@ from tacit.privacy.vault.isolation import (
     IsolationChecks,
     Value,
     behind,
-    draws_in_blocks,
     foreign,
 )
 from tacit.privacy.vault.memory import read_only
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
 from tacit.privacy.vault.selection import Attempt, Judge, Selected
+from tacit.privacy.vault.steps import GradientStep, VectorStep
 from tacit.tracking import Tracker
 
 if TYPE_CHECKING:
@@ -162,21 +160,8 @@ class Vault(BaseVault):
         self._remember(run, self._checks.foreign)
         self._take(run, spec)
 
-        def step() -> np.ndarray:
-            sums, clip, count = np.zeros((len(self.ledgers), d)), spec.clip_norm, len(self.ledgers)
-            if not callable(contribution):
-                for rows, owner, replicate in self._records.flat_rows(spec):
-                    clipped_tallies(contribution, rows, state, clip, owner, replicate, sums)
-                return sums
-            for rows in self._records.pieces(spec, getattr(contribution, "summary", None), d):
-                vectors = np.asarray(contribution(rows, state), np.float64)
-                if vectors.shape != (len(rows["replicate"]), d):
-                    raise ValueError("not one vector a unit")
-                clipping.clipped_sums(vectors, clip, rows["replicate"], count, sums)
-            return sums
-
-        noisy = add_noise(behind(part, step), _sigma(spec) * spec.clip_norm, self._noise)
-        return self._out(run, part, noisy / spec.expected(self.unit))
+        mean: np.ndarray = self._mean(VectorStep(spec, contribution, state, d), _sigma(spec) * spec.clip_norm)
+        return self._out(run, part, mean)
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
         """One noisy mean of clipped per-unit gradients, shape [R, P], float32: one model a replicate.
@@ -192,10 +177,7 @@ class Vault(BaseVault):
             MechanismError: the model or the objective mixes units, a trainable parameter got no fresh norm, or
             somebody's hooks are on the model.
         """
-        import torch
-
-        from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
-        from tacit.privacy.gradients.clipped_sums import add_clipped, require_unwatched, secret_generator, trainable
+        from tacit.privacy.gradients.clipped_sums import require_unwatched
 
         spec = run.sum_part(part)
         sizes = {sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models}
@@ -207,27 +189,8 @@ class Vault(BaseVault):
             self._checks.objective(spec, model, objective)
         self._remember(run, self._checks.foreign)
         self._take(run, spec)
-        divisor, device = spec.expected(self.unit), next(models[0].parameters()).device
-        chunks = math.ceil(divisor / UNITS_PER_CHUNK)
-        block = math.ceil(divisor / chunks + 3 * math.sqrt(divisor / chunks))  # of most chunks, one is enough
-
-        def step() -> list[GradientSum]:
-            sums = [GradientSum(trainable(model)) for model in models]
-            generator = secret_generator(self._noise)
-            for rows in self._records.samples(spec, chunks):
-                starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
-                for model, total, start, stop in zip(models, sums, starts, starts[1:], strict=False):
-                    tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
-                    tensors |= draws_in_blocks(objective, generator, stop - start, spec.rows_per_unit, block)
-                    tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
-                    shares = getattr(objective, "shares", None)
-                    total.next_chunk()
-                    add_clipped(total, model, objective.loss, tensors, spec.clip_norm, shares=shares)
-            return sums
-
-        sigma = _sigma(spec) * spec.clip_norm
-        means = [total.noisy_mean(sigma, divisor, self._noise) for total in behind(part, step)]
-        return self._out(run, part, torch.stack(means) if len(means) > 1 else means[0][None])
+        mean: Tensor = self._mean(GradientStep(spec, tuple(models), objective), _sigma(spec) * spec.clip_norm)
+        return self._out(run, part, mean)
 
     def noisy_marginals(self, run: Run, part: str, query: Query) -> np.ndarray:
         """The noisy answer to one query about marginals; what is asked next may depend on it.
@@ -428,6 +391,11 @@ class Vault(BaseVault):
         return result
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _mean(self, step: VectorStep | GradientStep, scale: float) -> Any:
+        """The noisy mean of a step that was claimed, with noise of this standard deviation on the sum."""
+        divisor, count = step.part.expected(self.unit), len(self.ledgers)
+        return behind(step.part.name, lambda: step.noisy_mean(self._records, self._noise, scale, divisor, count))
 
     def _require_fit(self, plan: Plan) -> None:
         """No held-out trajectory is read twice, and what is public of a release of prefixes fits this vault."""

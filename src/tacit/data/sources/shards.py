@@ -1,0 +1,230 @@
+"""Records in shards: Parquet files among which units are dealt by a keyed hash of their ids, and how they are read.
+
+    spec.json                  public: what the native format says there, and the columns and the number of shards
+    shard-00000.parquet ...    the rows of each shard's units, in the order of the source or of time
+
+DuckDB writes one shard at a time without holding the source in memory; whatever else writes such a folder, all rows of
+a unit must lie in one file, and those of an episode one after another. The folder appears when it is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tacit import plain_files
+from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION
+from tacit.data.sources import lake
+from tacit.data.sources.files import Fields
+from tacit.data.spec import PublicSpec
+from tacit.data.store import FORMAT, read_spec, read_unit
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DataError, FileError, PlanError
+
+_MOST = 10_000
+_NAME = "shard-{:05}.parquet"
+
+
+@dataclass(frozen=True)
+class Shards:
+    """What `spec.json` says of a folder of shards.
+
+    Args:
+        folder: where they are.
+        count: how many.
+        episode: name of the column with the episode id, if there is one.
+        fields: names of columns where they are not the usual ones, as `Fields.named` takes them.
+    """
+
+    folder: Path
+    count: int
+    episode: str | None
+    fields: tuple[str, ...]
+
+    def read(self, rank: int, ranks: int, *, digest_key: bytes | None, store: Path) -> Trajectories:
+        """The shards of one of several ranks: number `rank` and every `ranks`-th after it.
+
+        Args:
+            rank: 0 .. ranks - 1.
+            ranks: how many processes read.
+            digest_key: under which their units are compared (see `Trajectories.from_parquet`).
+            store: folder in which the columns are kept on disk; it must not exist.
+
+        Raises:
+            PlanError: there are fewer shards than ranks.
+            DataError: the records break a rule of `Trajectories`.
+            FileError: a shard is missing or damaged.
+        """
+        if ranks > self.count:
+            raise PlanError(
+                f"there are {ranks:,} ranks and {self.count:,} shards",
+                where=str(self.folder),
+                expected="a shard for every rank, at least",
+                remedy="start fewer processes, or write more shards with `tacit data shard`",
+            )
+        spec, simulated, _ = read_spec(self.folder)
+        unit = read_unit(self.folder)
+        assert unit is not None
+        return Trajectories.from_parquet(
+            [self.folder / _NAME.format(shard) for shard in range(rank, self.count, ranks)],
+            unit=unit,
+            spec=spec,
+            episode=self.episode,
+            fields=Fields.named(spec, self.fields),
+            simulated=simulated,
+            store=store,
+            digest_key=digest_key,
+        )
+
+
+def described(folder: Path) -> Shards | None:
+    """The shards of a folder; None where it holds records in one piece.
+
+    Raises:
+        FileError: `spec.json` is damaged.
+    """
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        said = json.loads(plain_files.text(folder / "spec.json"))
+        if isinstance(said, dict) and "shards" in said:
+            read_spec(folder)
+            count, episode, fields = said["shards"], said.get("episode"), said.get("fields", [])
+            named = isinstance(episode, str | None) and isinstance(fields, list)
+            if type(count) is int and 1 <= count <= _MOST and named and read_unit(folder) is not None:
+                return Shards(folder, count, episode, tuple(map(str, fields)))
+            raise FileError(
+                "spec.json is damaged",
+                where=str(folder),
+                expected="a folder that `tacit data shard` wrote",
+                remedy="write the shards again",
+            )
+    return None
+
+
+def write(
+    sources: Sequence[str],
+    out: Path,
+    *,
+    unit: str,
+    shards: int,
+    spec: PublicSpec,
+    episode: str | None = None,
+    time: str | None = None,
+    fields: Sequence[str] = (),
+    simulated: bool = False,
+    memory: str = "2GB",
+) -> None:
+    """Deal the rows of Parquet files to shards, by a hash of the unit's id under a key that is thrown away.
+
+    Args:
+        sources: files, folders and globs.
+        out: folder to write.
+        unit: name of the column with the unit's id.
+        shards: how many.
+        spec: public bounds.
+        episode: name of the column with the episode's id.
+        time: name of a column that orders the rows of an episode; None keeps the order that they have.
+        fields: see `Shards`.
+        simulated: declare that no record is a real person's.
+        memory: what DuckDB may take; it spills to a folder within `out`, which is removed.
+
+    Raises:
+        DataError: there is no unit id, or a column is missing.
+        PlanError: the number of shards is out of range.
+        FileError: a source is missing, damaged or no Parquet file, or `out` exists or cannot be written.
+    """
+    if unit in (EACH_TRANSITION, EACH_EPISODE):
+        raise DataError(
+            "shards are dealt by the id of the unit, and there is none",
+            where="shards",
+            expected="the name of a column with the unit's id",
+            remedy="number the rows or episodes in a column of their own, and name it",
+        )
+    if not 1 <= shards <= _MOST:
+        expected = f"from 1 to {_MOST:,}, and one a process at least"
+        raise PlanError(f"{shards:,} shards", where="shards", expected=expected, remedy="choose another number")
+    Fields.named(spec, fields)
+    files = [path for path, _ in lake.listed(sources)]
+    if any(lake.kind_of(path) != "parquet" for path in files):
+        raise FileError(
+            "a source is no Parquet file", where="shards", expected=".parquet files", remedy="write them as Parquet"
+        )
+    header = lake.header_of(files[0])
+    for column in (unit, *filter(None, (episode, time))):
+        if column not in header:
+            remedy = "name one of the file's columns"
+            raise DataError(f"there is no column {column!r}", where=files[0].name, expected="it", remedy=remedy)
+    with _appearing(out) as partial:
+        _copy(files, partial, unit=unit, shards=shards, order=_order(unit, episode, time), memory=memory)
+        public = {"simulated": simulated, "owner": "id", "unit": unit, "spec": spec.to_json()}
+        more = {"shards": shards, "episode": episode, "fields": list(fields)}
+        plain_files.write(partial / "spec.json", json.dumps({**FORMAT, **public, **more}, indent=1))
+
+
+def _order(unit: str, episode: str | None, time: str | None) -> str:
+    if time is None:
+        return ""
+    return "ORDER BY " + ", ".join(_name(column) for column in (unit, episode, time) if column is not None)
+
+
+def _copy(files: Sequence[Path], folder: Path, *, unit: str, shards: int, order: str, memory: str) -> None:
+    import duckdb
+
+    wrong = FileError(
+        "the rows cannot be read, or not be written",
+        where="shards",
+        expected="Parquet files of the same columns, and enough space on the disk",
+        remedy="see that every file opens, and that the folder has room for all rows twice",
+    )
+    listed = ", ".join(_text(os.fspath(path)) for path in files)
+    key = secrets.token_hex(32)
+    # A row without an id goes to the first shard, where reading it is refused.
+    text = f"trim(CAST({_name(unit)} AS VARCHAR))"
+    shard = f"coalesce(hash({_text(key)} || {text}, {_text(key)}) % {shards}, 0)"
+    with contextlib.closing(lake.quietly(duckdb.connect, wrong)) as connection:
+        spill = folder / "spill"
+        spill.mkdir(mode=0o700)
+        settings = {"temp_directory": os.fspath(spill), "memory_limit": memory, "preserve_insertion_order": "true"}
+        for setting, value in settings.items():
+            connection.execute(f"SET {setting} = {_text(value)}")
+        for number in range(shards):
+            rows = f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false) WHERE {shard} = {number} {order}"
+            target = _text(os.fspath(folder / _NAME.format(number)))
+            statement = f"COPY ({rows}) TO {target} (FORMAT parquet, COMPRESSION zstd)"
+            lake.quietly(partial(connection.execute, statement), wrong)
+    shutil.rmtree(spill)
+
+
+@contextlib.contextmanager
+def _appearing(out: Path) -> Iterator[Path]:
+    """A hidden folder beside `out`, which takes its name when all is written and is removed if anything fails."""
+    plain_files.require_free(out)
+    partial = out.with_name(f".{out.name}.partial-{secrets.token_hex(4)}")
+    try:
+        partial.mkdir(mode=0o700, parents=True)
+        yield partial
+        os.rename(partial, out)
+    except OSError as error:
+        raise FileError(
+            f"the folder cannot be written ({error.strerror or 'unknown reason'})",
+            where=str(out),
+            expected="a writable place with enough free space",
+            remedy="free some space or choose another folder",
+        ) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text(value: Any) -> str:
+    return "'" + str(value).replace("'", "''") + "'"

@@ -1,0 +1,394 @@
+"""A vault whose records lie in shards, one a rank: no process holds them all, and none holds a sum without noise.
+
+Every rank draws who takes part among its own units, begins its sum with its share of the noise, adds its clipped
+contributions, and sends whole numbers. What leaves is the sum over all ranks, on the lattice, over the public divisor.
+Rank 0 holds the ledger and runs the method; the others `serve` it.
+
+Proof page: `proofs/sharded_sums.md`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DataError, LedgerError, MechanismError, PlanError
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import sharded
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.base import Part, Plan, Rows
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.lattice import counted, finest, on_lattice
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.base import Label, Run
+from tacit.privacy.vault.isolation import Value, behind
+from tacit.privacy.vault.ranks import Int64, Ranks
+from tacit.privacy.vault.records import Records
+from tacit.privacy.vault.steps import GradientStep, VectorStep
+from tacit.privacy.vault.vault import Vault
+from tacit.tracking import Tracker
+from tacit.units import Unit
+
+MOST = 2.0**61
+"""Bound of a sum in the units that shares are counted in: whole numbers of 64 bits hold it, noise and all."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What rank 0 says first: whom the ledger protects, and the ledger's dataset id."""
+
+    unit: Unit
+    dataset_id: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """One step, which rank 0 has claimed.
+
+    Args:
+        scale: standard deviation of the whole noise.
+        divisor: the public one.
+        token: of this step alone, 0 < token < 2^62; whoever answers sends it with its numbers.
+        step: what is added up, its models on the CPU; None is that of the order before, with other weights.
+        device: kind of the device on which gradients are made.
+        weights: of the models, for the step of the order before.
+    """
+
+    scale: float
+    divisor: float
+    token: int
+    step: VectorStep | GradientStep | None
+    device: str = "cpu"
+    weights: npt.NDArray[np.float32] | None = None
+
+
+CHECK = "check"
+"""The order to compare the digests of all shards' units."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One rank's part of the records, and what it does when rank 0 orders it.
+
+    Args:
+        records: sealed, of whole units.
+        noise: this rank's own secret source.
+        ranks: all of them.
+    """
+
+    records: Records
+    noise: SecretNoise
+    ranks: Ranks
+
+    def require_alike(self, spec: dict[str, Any], unit: Unit) -> bool:
+        """Refuse shards that are not of one set of records, on every rank; whether any rank's noise is seeded.
+
+        Raises:
+            DataError: the shards differ in their public bounds, or in whether they are simulated; they have no digests,
+                or digests under different keys; or they hold more units together than the declared population.
+            MechanismError: two ranks draw the same numbers.
+        """
+        digests = self.records.digests
+        public = hashlib.sha256(json.dumps([spec, self.records.simulated], sort_keys=True).encode()).digest()
+        said = np.array([[self.records.reader().units, self.noise.seeded, _word(public), _word(self.noise.bytes(8))]])
+        key = np.zeros((1, 2), np.int64) if digests is None else digests[:1]
+        everybody = np.concatenate(self.ranks.gather(np.concatenate([said, key], axis=1)))
+        counts, seeded, publics, draws, *keys = everybody.T
+        if len(set(publics.tolist())) > 1 or any(len(set(key.tolist())) > 1 for key in keys) or not keys[0].all():
+            raise DataError(
+                "the shards are not of one set of records, or nobody can compare their units",
+                where="ShardedVault",
+                expected="shards of the same public bounds, read with the digest key that rank 0 told",
+                remedy="read every shard with Trajectories.from_parquet(..., digest_key=key)",
+            )
+        if int(counts.sum()) > unit.size:
+            raise DataError(
+                f"the shards hold more {unit.name}s together than the declared population",
+                where="ShardedVault",
+                expected=f"at most {unit.size:,}",
+                remedy="declare a population that covers everybody, in a new ledger",
+            )
+        if len(set(draws.tolist())) < len(draws):
+            raise MechanismError(
+                "two ranks draw the same secret numbers",
+                where="ShardedVault",
+                expected="a source of its own for every rank, which the operating system seeds",
+                remedy="give each rank its own SecretNoise()",
+            )
+        return bool(seeded.any())
+
+    def require_apart(self, unit: Unit) -> None:
+        """Refuse, on every rank, a unit that lies in two shards.
+
+        Digests go round in as many parts as there are ranks, so that no rank ever holds those of all units.
+
+        Raises:
+            DataError: there is one.
+        """
+        assert self.records.digests is not None
+        digests, twice = self.records.digests[1:], False
+        for part in range(self.ranks.count):
+            mine = digests[digests[:, 0] % self.ranks.count == part]
+            everybody = np.concatenate(self.ranks.gather(mine))
+            ordered = everybody[np.lexsort(everybody.T)]
+            twice |= bool((ordered[1:] == ordered[:-1]).all(axis=1).any())
+        if twice:
+            raise DataError(
+                f"a {unit.name} lies in two shards",
+                where="ShardedVault",
+                expected=f"all rows of a {unit.name} in one shard: noise is for what one shard adds",
+                remedy="write the shards again with `tacit data shard`, or by a hash of the unit's id",
+            )
+
+    def mean(self, order: Order, step: VectorStep | GradientStep) -> Any:
+        """This rank's share and sum, added to those of all others: the noisy mean of the step.
+
+        Args:
+            order: rank 0's.
+            step: the order's, with models of this rank's own.
+
+        Raises:
+            MechanismError: not every rank answered this step once; nothing is released.
+        """
+        ranks = self.ranks
+        unit = finest(order.scale, step.part.clip_norm)
+        share = self.noise.gaussian(step.size, of_share(order.scale, ranks.count)).astype(np.float64)
+        slots = np.zeros(ranks.count, np.int64)
+        numbers = counted(share, unit)
+
+        def summed() -> Int64:
+            total = step.added(self.records, self.noise, share[None], order.divisor / ranks.count)
+            return counted(total[0], unit)
+
+        with contextlib.suppress(MechanismError):
+            numbers = behind(step.part.name, summed)
+            slots[ranks.rank] = order.token
+        total = behind(step.part.name, lambda: ranks.add(np.concatenate([numbers, slots])), _lost)
+        require_answers(step.part.name, total[step.size :], order.token)
+        return step.handed_out(on_lattice(total[: step.size], order.scale, step.part.clip_norm)[None] / order.divisor)
+
+
+class ShardedVault(Vault):
+    """Rank 0's vault over records that lie in shards, with the ledger that pays for every touch of them.
+
+    Args:
+        data: this rank's shard, read with the digest key that all ranks share; sealed on entry.
+        ledger: the budget of all shards together.
+        ranks: all processes; the others `serve` their shards.
+        noise: a seeded source for tests only; it voids the ledger.
+        tracker: as for `Vault`.
+
+    Guarantee: that of `Vault` for `PoissonSum` parts, with the same event, if every rank does as the code says and the
+    network between them is nobody else's. A rank that dies, lags, fails or answers another step burns the step:
+    nothing of it is released, it stays claimed, and this vault serves no other.
+
+    Edge cases:
+        | case | what happens |
+        |---|---|
+        | a unit in two shards | DataError when the first plan is reserved, before it is charged |
+        | a rank without units in the sample | it sends its share of the noise |
+        | two ranks with one seed | MechanismError when the vault is opened |
+        | seeded noise on any rank | the ledger is void |
+        | one rank | a `Vault` with noise counted in whole numbers |
+
+    Raises:
+        DataError: the shards are not of one set, or hold more units than the population.
+        LedgerError: several ledgers.
+        MechanismError: two ranks draw the same numbers.
+    """
+
+    def __init__(
+        self,
+        data: Trajectories,
+        ledger: Ledger | Sequence[Ledger],
+        *,
+        ranks: Ranks,
+        noise: SecretNoise | None = None,
+        tracker: Tracker | None = None,
+    ) -> None:
+        super().__init__(data, ledger, noise=noise, tracker=tracker)
+        self._kinds = (PoissonSum,)
+        self._shard = Shard(self._records, self._noise, ranks)
+        self._lost = self._apart = False
+        self._sent: tuple[GradientStep, tuple[object, ...]] | None = None
+        self._require_one("ShardedVault")
+        with self._together():
+            ranks.tell(Opening(self.unit, self.ledger.dataset_id))
+            seeded = self._shard.require_alike(self.spec.to_json(), self.unit)
+        if seeded:
+            self.ledger.void("a rank's noise is seeded: anyone who can draw it again can subtract it")
+
+    def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
+        """Refused: no rank holds all records.
+
+        Raises:
+            MechanismError: always.
+        """
+        raise MechanismError(
+            "no rank holds all records",
+            where="ShardedVault.nonprivate",
+            expected="a Vault over all of them, in one process",
+            remedy="look at the shards apart from this run",
+        )
+
+    def close(self) -> None:
+        """Send the other ranks home; closing twice does nothing."""
+        if not self._lost:
+            with self._together():
+                self._shard.ranks.tell(None)
+            self._lost = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _require_fit(self, plan: Plan) -> None:
+        """Whole numbers hold every sum, and no unit lies in two shards."""
+        super()._require_fit(plan)
+        for part in plan.parts():
+            require_room(part, self.unit)
+        if not self._apart:
+            with self._together():
+                self._shard.ranks.tell(CHECK)
+                self._shard.require_apart(self.unit)
+            self._apart = True
+
+    def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[str]) -> Release[Value]:
+        return super()._certified(run, value, label, [*assumptions, sharded(self._shard.ranks.count)])
+
+    def _take(self, run: Run, part: Part, steps: int = 1) -> None:
+        self._require_whole()
+        super()._take(run, part, steps)
+
+    def _mean(self, step: VectorStep | GradientStep, scale: float) -> Any:
+        order = Order(scale, step.part.expected(self.unit), 1 + secrets.randbelow(2**62 - 1), step)
+        if isinstance(step, GradientStep):
+            order = replace(order, device=step.device.type, **self._news(step))
+        with self._together():
+            self._shard.ranks.tell(order)
+            return self._shard.mean(order, step)
+
+    def _news(self, step: GradientStep) -> dict[str, Any]:
+        """What the other ranks do not know of a step yet: the whole, or the weights alone."""
+        setting = step.setting
+        if self._sent is not None and self._sent[1] == setting:
+            return {"step": None, "weights": step.weights()}
+        self._sent = step, setting
+        return {"step": step if step.device.type == "cpu" else step.on("cpu", 0)}
+
+    @contextlib.contextmanager
+    def _together(self) -> Iterator[None]:
+        """What all ranks do at once: if it fails in any way, they no longer are at the same place."""
+        self._require_whole()
+        self._lost, gone = True, False
+        try:
+            yield
+        except RuntimeError:
+            gone = True  # its text names addresses
+        if gone:
+            raise _lost("ShardedVault", "no answer")
+        self._lost = False
+
+    def _require_whole(self) -> None:
+        if self._lost:
+            raise LedgerError(
+                "a rank was lost, or the vault is closed",
+                where="ShardedVault",
+                expected="all ranks at the same step",
+                remedy="start the ranks again: what was claimed stays claimed, and the run goes on with what is left",
+            )
+
+
+def serve(data: Trajectories, ranks: Ranks, *, noise: SecretNoise | None = None) -> None:
+    """What every rank but 0 does: hold its shard and answer rank 0's orders, until it closes.
+
+    Args:
+        data: this rank's shard, read with the digest key that all ranks share; sealed on entry.
+        ranks: all processes.
+        noise: a seeded source for tests only; it voids the ledger.
+
+    Raises:
+        DataError, MechanismError: as for `ShardedVault`.
+        RuntimeError (of PyTorch): rank 0 is gone.
+    """
+    opening = ranks.tell()
+    if opening is None:
+        return
+    noise = SecretNoise() if noise is None else noise
+    records = Records(data, None, unit=opening.unit, keys=[opening.dataset_id], noise=noise)
+    shard = Shard(records, noise, ranks)
+    shard.require_alike(data.spec.to_json(), opening.unit)
+    step: Any = None
+    while (order := ranks.tell()) is not None:
+        if order == CHECK:
+            shard.require_apart(opening.unit)
+            continue
+        if order.step is None:
+            step.put(order.weights)
+        else:
+            step = order.step if order.device == "cpu" else order.step.on(order.device, ranks.rank)
+        shard.mean(order, step)
+
+
+def of_share(scale: float, ranks: int) -> float:
+    """Standard deviation of one rank's share: together they have the variance scale^2."""
+    return scale / math.sqrt(ranks)
+
+
+def require_answers(part: str, slots: Int64, token: int) -> None:
+    """Refuse a sum to which not every rank added once, and for this step.
+
+    Args:
+        part: what is named in the error.
+        slots: [K], what arrived in the place of each rank.
+        token: what an answer to this step brings there.
+
+    Raises:
+        MechanismError: a rank's place holds something else.
+    """
+    if (slots != token).any():
+        raise _lost(part, "no answer, or another than to this step")
+
+
+def require_room(part: Part, unit: Unit) -> None:
+    """Refuse a part whose sums over the whole population are beyond `MOST`.
+
+    Raises:
+        PlanError: they are.
+    """
+    assert isinstance(part, PoissonSum)
+    assert part.noise_multiplier is not None
+    if unit.size * part.clip_norm / finest(part.noise_multiplier * part.clip_norm, part.clip_norm) > MOST:
+        raise PlanError(
+            "sums over the population do not fit the whole numbers that ranks send",
+            where=f"part {part.name!r}",
+            expected=f"a population of at most 2^33 times the noise multiplier, {part.noise_multiplier:g}",
+            remedy="add more noise, or open a Vault in one process",
+        )
+
+
+def _lost(part: str, kind: str) -> MechanismError:
+    return MechanismError(
+        f"a rank failed in the step ({kind}); the step is burnt, and nothing was released",
+        where=part,
+        expected="every rank's answer to this step, once",
+        remedy="see what that rank wrote, and start the ranks again: the run goes on with the steps that are left",
+    )
+
+
+def _word(digest: bytes) -> int:
+    """A whole number of 62 bits, never 0."""
+    return int.from_bytes(digest[:8], "little") % (2**62 - 1) + 1
