@@ -41,14 +41,12 @@ from tacit.methods.improvement import Improvement, ImprovementPlan, fit
 from tacit.methods.improvement.moments import Visits
 from tacit.methods.improvement.plan import FIT, SCORES
 from tacit.methods.improvement.statement import Scores
-from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 NAME = "improvement"
-SEEDS, AGAIN = tuple(range(100, 110)), tuple(range(110, 120))
-"""Of runs in the clinic; of those in worlds whose settings were changed when rows of them existed."""
+SEEDS = tuple(range(120, 130))
 PEOPLE = (2_000, 10_000, 50_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)
 LEAST = {(2_000, 0.5): 69, (2_000, 1.0): 71, (2_000, 4.0): 74, (10_000, 0.5): 74, (10_000, 1.0): 77}
@@ -67,14 +65,9 @@ def rows() -> list[str]:
     """All keys, cheap ones first."""
     keys = [f"clinic/{people}/{epsilon:g}/{seed}" for people in PEOPLE for epsilon in EPSILONS for seed in SEEDS]
     keys += [f"coverage/{name}/{epsilon:g}/{SEEDS[0]}" for name in COVERAGE for epsilon in EPSILONS[:3]]
-    keys += [f"cart_pole/4000/1/{seed}" for seed in AGAIN]
+    keys += [f"cart_pole/4000/1/{seed}" for seed in SEEDS]
     keys += [f"{name}/10000/{e:g}/{s}" for name in ("clinic-now", "clinic-mean") for e in EPSILONS[:3] for s in SEEDS]
-    return keys + [f"{start}/{seed}" for start in HIV for seed in AGAIN]
-
-
-def seeds_of(start: str) -> tuple[int, ...]:
-    """The seeds of the runs whose keys begin so."""
-    return SEEDS if start.startswith("clinic") else AGAIN
+    return keys + [f"{start}/{seed}" for start in HIV for seed in SEEDS]
 
 
 def planned(here: World, **settings: Any) -> ImprovementPlan:
@@ -147,7 +140,7 @@ def coverage(name: str, epsilon: float, seed: int) -> dict[str, Any]:
     """How often the lower bound of the gain, and the interval of the returns, hold the truth."""
     here = world(name)
     value = improved(here, planned(here, advice=COVERAGE[name]), COVERED, epsilon, seed)
-    scores = Scores.of(value.plan, Network.of(value.feed_forward()), here.spec)
+    scores = Scores.of(value.plan, value.policy, here.spec, value.theta, value.clone)
     gains, vectors = [], []
     for chunk in range(10):
         rows = padded(here.collect(POOL // 10, 10_000 + chunk), here.problem.rows_per_unit)
@@ -202,7 +195,7 @@ def of_runs(results: Store, start: str, value: str) -> list[Any]:
     Raises:
         LookupError: a row is missing or has another configuration.
     """
-    return [results.values(f"{start}/{seed}")[value] for seed in seeds_of(start)]
+    return [results.values(f"{start}/{seed}")[value] for seed in SEEDS]
 
 
 def figures() -> list[Figure]:
@@ -243,7 +236,7 @@ def figures() -> list[Figure]:
 
 def _made(results: Store, start: str, value: str) -> list[Any]:
     """One value of the seeds of a setting that have rows."""
-    return [results.values(f"{start}/{seed}")[value] for seed in seeds_of(start) if results.has(f"{start}/{seed}")]
+    return [results.values(f"{start}/{seed}")[value] for seed in SEEDS if results.has(f"{start}/{seed}")]
 
 
 def _mean(found: list[float]) -> str:

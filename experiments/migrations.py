@@ -127,6 +127,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     NewField("Plan", "ending_noise", 0.0, beside="start_steps"),
     NewField("ImprovementPlan", "imitate", "none"),
     NewField("ImprovementPlan", "favour", 0.0),
+    NewField("ImprovementPlan", "caution", 0.0),
     NewField("Gpope", "target", None),
     NewField("SufficientStatistics", "target", None),
     NewField("ResidualRegression", "target", None),

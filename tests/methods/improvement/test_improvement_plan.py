@@ -65,6 +65,8 @@ def test_a_plan_without_a_unit_has_no_ratio():
         {"value_columns": (3,)},
         {"advice": 0.0},
         {"advice": 1.0},
+        {"caution": 1.0},
+        {"caution": -0.1},
         {"level": 0.4},
         {"look_share": 0.9, "statement_share": 0.2},
         {"clip": 0.0},

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small_clinic import CHOICE, MEMORY, PAID, PROBLEM, SPEC, courses, padded, plan_of, value
+from small_clinic import CHOICE, MEMORY, PAID, PROBLEM, courses, padded, plan_of, value
 
 from tacit.data.memory import Memory
 from tacit.methods.improvement.moments import Visits
@@ -30,6 +30,21 @@ def test_the_mean_score_is_the_gain(eta):
     assert CHANCES.sum() == pytest.approx(1.0)
     assert CHANCES @ gain == pytest.approx(value(mixed(eta)) - value(CHOICE), abs=1e-6)
     assert CHANCES @ paid == pytest.approx(value(CHOICE), abs=1e-6)
+
+
+def cautious(eta, caution):
+    """The clone takes the second action with probability 0.04 in state 0 and 0.5 in state 1."""
+    odds = np.log(0.04 / 0.96)
+    clone = Network(((np.array([[0.0], [-odds]]), np.array([0.0, odds])),))
+    return Scores(PROBLEM, Memory((1.0,)), ADVICE, eta, (-9.0, 5.0), clone, caution)
+
+
+@pytest.mark.parametrize(("caution", "shares"), [(0.1, [0.4, 1.0]), (0.8, [0.05, 0.625]), (0.02, [1.0, 1.0])])
+def test_with_caution_the_mean_score_is_the_gain_of_rarer_advice(caution, shares):
+    gain, _ = cautious(0.5, caution).scores(Visits.of(padded(LISTED), PROBLEM, Memory((1.0,))))
+    eta = 0.5 * np.array(shares)[:, None]
+    truth = value((1 - eta) * CHOICE + eta * np.array([0.0, 1.0])) - value(CHOICE)
+    assert CHANCES @ gain == pytest.approx(truth, abs=1e-6)
 
 
 @pytest.mark.parametrize("eta", [0.05, 0.1, 0.5, 0.9])
@@ -77,7 +92,7 @@ def test_vectors_have_a_norm_of_at_most_1():
 def test_a_statement_says_what_is_proven(gain, population, verdict):
     plan = plan_of(noise_multiplier=3.73, unit=Unit("patient", "add_or_remove", population))
     mean = FIT * np.sqrt(SCORES) * np.array([gain, 0.25, 1.0, 0.01, 0.1])
-    said = Scores.of(plan, ADVICE, SPEC).read(mean, plan)
+    said = scores().read(mean, plan)
     assert said.verdict == verdict
     assert said.gain == pytest.approx(14 * gain)
     assert said.returns == pytest.approx(-2 + 7 * 0.25)
@@ -89,7 +104,7 @@ def test_a_statement_says_what_is_proven(gain, population, verdict):
 def test_the_lower_bound_counts_sampling_and_noise():
     plan = plan_of(noise_multiplier=3.73, unit=Unit("patient", "add_or_remove", 100_000))
     mean = FIT * np.sqrt(SCORES) * np.array([0.05, 0.25, 1.0, 0.01, 0.1])
-    low = Scores.of(plan, ADVICE, SPEC).read(mean, plan).gain_interval.low
+    low = scores().read(mean, plan).gain_interval.low
     noise = 3.73 / 0.2**0.5 / 0.55**0.5
     naive = 14 * (0.05 - 1.644854 * np.sqrt(100_000 * (0.01 - 0.05**2) + noise**2) / 100_000)
     assert low == pytest.approx(naive, abs=0.003)

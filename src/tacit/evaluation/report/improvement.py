@@ -18,7 +18,8 @@ _HEADLINES: dict[Verdict, str] = {
     "too few people": "There are too few people to show what this advice gains.",
 }
 _NAMES = {
-    "advice": "share of the visits in which the advice is followed",
+    "advice": "largest share of the visits in which the advice is followed",
+    "caution": "chance of an action under the clone below which it is advised less often",
     "columns": "columns that the policy looks at",
     "value_columns": "columns that the value depends on",
     "memory: rates": "memory of each column: 1 the newest value, 0 the mean of all",

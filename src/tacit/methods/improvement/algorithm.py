@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.agents.policy_files import FeedForward
 from tacit.methods.improvement.improved import Improvement
 from tacit.methods.improvement.moments import Joint, Look
 from tacit.methods.improvement.plan import LOOK, MOMENTS, STATEMENT, ImprovementPlan
 from tacit.methods.improvement.planning import advise
 from tacit.methods.improvement.statement import Scores
-from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
@@ -45,8 +43,7 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
     state = scales.centre, scales.spread, np.array(scales.rows)
     moments = joint.read(vault.noisy_sum(run, MOMENTS, joint, state)[0], scales, vault.unit.size)
     advised = advise(moments, scales, plan, vault.spec)
-    network = Network.of(FeedForward.of(advised.policy, advised.advice, greedy=True))
-    scores = Scores.of(plan, network, vault.spec)
+    scores = Scores.of(plan, advised.policy, vault.spec, advised.advice, advised.clone)
     statement = scores.read(vault.noisy_sum(run, STATEMENT, scores)[0], plan)
     value = Improvement(
         plan=plan,

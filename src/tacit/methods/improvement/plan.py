@@ -61,7 +61,9 @@ class ImprovementPlan(PrivatePlan):
     favour: float = 0.0
     """power of a unit's return within its public range by which its moments are multiplied: 0 treats all alike."""
     advice: float = 0.05
-    """share of the visits in which the statement supposes that the advice is followed."""
+    """largest share of the visits in which the statement supposes that the advice is followed."""
+    caution: float = 0.1
+    """probability of the advised action under the clone below which that share falls, in proportion; 0 is none."""
     level: float = 0.95
     """nominal coverage of the statement's bounds."""
     look_share: float = 0.08
@@ -96,6 +98,7 @@ class ImprovementPlan(PrivatePlan):
             "value_columns", self.value_columns, inside and set(self.value_columns) <= set(self.columns), "of columns"
         )
         check("advice", self.advice, 0 < self.advice < 1, "a share of the visits, such as 0.05")
+        check("caution", self.caution, 0 <= self.caution < 1, "a probability below 1, such as 0.1")
         check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
         shares = self.look_share > 0 and self.statement_share > 0 and self.look_share + self.statement_share < 1
         check("look_share, statement_share", (self.look_share, self.statement_share), shares, "shares that leave some")
@@ -186,7 +189,7 @@ class ImprovementPlan(PrivatePlan):
                 "the logged propensities are the true probabilities of the logged actions (for the statement, not for "
                 "the promise of privacy)",
                 "the value of the policy when it decides every visit is not proven: the statement is about following "
-                f"it in {100 * self.advice:.3g} % of the visits",
+                f"it in up to {100 * self.advice:.3g} % of the visits",
             ),
         )
 

@@ -1,14 +1,16 @@
 """What the records prove: the value of the decisions in them, and a lower bound on what a little advice would add.
 
-The policy of the statement follows the records' own decision, and in a share eta of the visits the advice. With p the
-logged propensity, a course then has the weight
+The policy of the statement follows the records' own decision, and in a share eta_t of the visits the advice: in a share
+eta, or less where the clone gives the advised action a small probability mu, eta_t = eta min(1, mu / caution). With p
+the logged propensity, a course then has the weight
 
-    W = prod_t ((1 - eta) + eta 1[a_t = advice(s_t)] / p_t) >= 0,    E[W Y] = its value, for returns Y
+    W = prod_t ((1 - eta_t) + eta_t 1[a_t = advice(s_t)] / p_t) >= 0,    E[W Y] = its value, for returns Y
 
 Let l <= Y <= h be the public range of returns (what lies outside is moved onto it). A unit's score is the mean over its
 courses of (W - 1) (Y - l), whose expectation is the gain, because E[W] = 1. It is at least -(h - l), since W >= 0 and
 Y >= l: so a clip at the size h - l touches only scores above it, and can only lower their mean. A lower bound on the
-mean of clipped scores is a lower bound on the gain, whatever the propensities are. Proof page: `proofs/improvement.md`.
+mean of clipped scores is a lower bound on the gain, whatever the propensities are. Caution keeps weights small, so that
+the clip takes less. Proof page: `proofs/improvement.md`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.policies import Float32, Policy
+from tacit.agents.policy_files import FeedForward
 from tacit.data.memory import Memory
 from tacit.data.spec import PublicSpec
 from tacit.methods.improvement.moments import Visits
@@ -40,9 +44,9 @@ LARGEST_LOG = 50.0
 HIDDEN = 0.1
 """Too few people: the noise alone hides so many ranges of returns for each visit with advice."""
 WORDS: Mapping[Verdict, str] = {
-    "proven": "Following the advice in {share} of the visits gains at least {low}, at {level} confidence.",
-    "not shown": "The records do not show at {level} confidence that advice in {share} of the visits gains.",
-    "too few people": "There are too few people: the noise hides what advice in {share} of the visits can gain.",
+    "proven": "Following the advice in up to {share} of the visits gains at least {low}, at {level} confidence.",
+    "not shown": "The records do not show at {level} confidence that advice in up to {share} of the visits gains.",
+    "too few people": "There are too few people: the noise hides what advice in up to {share} of the visits can gain.",
 }
 
 
@@ -51,7 +55,7 @@ class Statement(Json):
     """What the records prove; all is public.
 
     Args:
-        advice: eta, the share of the visits in which the advice is followed.
+        advice: eta, the largest share of the visits in which the advice is followed.
         returns: the mean return of the records' own decisions.
         returns_interval: about it.
         gain: the noisy mean of clipped scores, which the clip can only have lowered.
@@ -86,6 +90,8 @@ class Scores:
         policy: the advice: its most probable action.
         advice: eta.
         limits: the public range of returns.
+        clone: of the records' decisions; None for the same share everywhere.
+        caution: probability under the clone below which an action is advised less often.
     """
 
     problem: Problem
@@ -93,11 +99,22 @@ class Scores:
     policy: Network
     advice: float
     limits: tuple[float, float]
+    clone: Network | None = None
+    caution: float = 0.0
 
     @classmethod
-    def of(cls, plan: ImprovementPlan, policy: Network, spec: PublicSpec) -> Scores:
-        """For a plan's own share and range."""
-        return cls(plan.problem, plan.memory, policy, plan.advice, limits(plan.problem, spec))
+    def of(cls, plan: ImprovementPlan, policy: Policy, spec: PublicSpec, theta: Float32, clone: Float32) -> Scores:
+        """For a plan's own share, caution and range.
+
+        Args:
+            plan: calibrated or not.
+            policy: what the parameters are of.
+            spec: public bounds of the records.
+            theta, clone: parameters of the advice and of the clone, [1, P].
+        """
+        best = Network.of(FeedForward.of(policy, theta, greedy=True))
+        usual = Network.of(FeedForward.of(policy, clone, greedy=False)) if plan.caution else None
+        return cls(plan.problem, plan.memory, best, plan.advice, limits(plan.problem, spec), usual, plan.caution)
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: object) -> Float64:
         """Rows [U, L, ...] -> [U, 5]."""
@@ -113,11 +130,15 @@ class Scores:
     def scores(self, visits: Visits) -> tuple[Float64, Float64]:
         """(W - 1) (Y - l) and Y of each course, [C] each; the clip follows when a unit's mean is taken."""
         courses = len(visits.owner)
-        followed = np.zeros(0, bool)
+        followed, share = np.zeros(0, bool), np.zeros(0)
         if courses:
-            chosen = self.policy.probabilities(visits.seen.astype(np.float32)).argmax(axis=1)
-            followed = chosen == visits.actions
-        ratio = 1 - self.advice + self.advice * followed / np.maximum(visits.propensities, 1e-30)
+            seen = visits.seen.astype(np.float32)
+            chosen = self.policy.probabilities(seen).argmax(axis=1)
+            followed, share = chosen == visits.actions, np.full(len(chosen), self.advice)
+            if self.clone is not None:
+                usual = self.clone.probabilities(seen)[np.arange(len(chosen)), chosen]
+                share *= np.minimum(1, usual / self.caution)
+        ratio = 1 - share + share * followed / np.maximum(visits.propensities, 1e-30)
         weight = np.exp(np.minimum(np.bincount(visits.course, np.log(ratio), courses), LARGEST_LOG))
         paid = visits.paid(self.limits)
         return np.asarray((weight - 1) * (paid - self.limits[0])), paid

@@ -157,14 +157,15 @@ def hopper(*, rounds: int = 50, users: int = 32) -> Recipe:
 
 
 def half_cheetah_votes(*, hidden: Hidden = (), rounds: int = 100, users: int = 16) -> Recipe:
-    """HalfCheetah by votes: ten of each person, on strides of 100 steps.
+    """HalfCheetah by votes: five of each person, on strides that grow, since a gait may tip over later.
 
     Args:
         hidden, rounds, users: as for `cart_pole`.
     """
     high = (0.5, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 5.0, 3.0, 5.0, 15.0, 15.0, 15.0, 15.0, 15.0, 15.0)
     policy = Policy(_around_zero(high), _network(17, hidden, 6), _torques(6))
-    plan = Votes(rounds=rounds, users=users, directions=10, episode_length=100, radius=1.0, step=0.3)
+    strides = Ramp(first=100, last=300)
+    plan = Votes(rounds=rounds, users=users, directions=5, episode_length=strides, radius=1.0, step=0.3)
     return Recipe(plan, policy, horizon=1000)
 
 
