@@ -17,6 +17,7 @@ import pytest
 from tests.certificate_edits import declared, edited, redigested, same
 
 from tacit.parameters import EARLIER, PART_FIELDS
+from tacit.privacy.certificate import words
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "verifier" / "tacit_verify.py"
@@ -115,6 +116,15 @@ def test_its_names_of_format_1_are_those_of_tacit(verifier: Any) -> None:
 def unimplied(record: dict[str, Any], path: tuple[Any, ...]) -> bool:
     """Whether nothing that the file reads implies what stands there."""
     return declared(record, path) or (path[-1] in ("bits", "floor") and record["parts"][0].get("noise") == "device")
+
+
+@pytest.mark.parametrize("said", [words.mixing("patient"), words.sharded(4)], ids=["query", "shards"])
+def test_lines_that_a_vault_declares_are_accepted(verifier: Any, said: str) -> None:
+    (path,) = (path for path in GOLDEN if path.parts[-2:] == ("format_1", "synthesis.json"))
+    record = read(path)
+    verifier.verify(redigested({**record, "assumptions": [*record["assumptions"], said]}))
+    with pytest.raises(verifier.Refused, match="words that are not tacit's"):
+        verifier.verify(redigested({**record, "assumptions": [*record["assumptions"], f"{said}, or so"]}))
 
 
 @pytest.mark.parametrize("count", [240, pytest.param(1_000, marks=pytest.mark.slow)])

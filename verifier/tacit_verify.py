@@ -15,8 +15,8 @@ TOLERANCE = 1e-3
 FIRST = {"sampling_rate": "rate", "clip_norm": "clip", "batch_size": "batch", "held_out": "reserve"}  # in format 1
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 DECLARED = re.compile(  # lines in which a vault or a user declares something
-    r"the user's .+ (proved|tried|checked|of them)|(evaluated|candidate .+): .+|.+ \(declared public by the user.+\)"
-    r"|the features .+ these records|the behaviour policy is .+|each .+ without (unit )?ids|logs, from the release .+")
+    r"(the user's|each) .+ (proved|tried|checked|of them|without (unit )?ids)|(evaluated|candidate .+): .+|logs, from"
+    r" the release .+|.+ \(declared public by the user.+\)|the (features .+ these records|behaviour policy is .+)")
 MASKED = re.compile(r": (given by the user$|drawn with .+ seed \d+$|.+(?= \(declared by the user))")
 NOUNS = "person|patient|expert|unit|user|device|trajectory|episode|record|row|day|state"  # that units may be called
 WORDS = """
