@@ -10,7 +10,7 @@ from importlib import import_module
 
 import pytest
 
-from tacit.cli import app, declarations, main, sharing
+from tacit.cli import app, data_declarations, declarations, main, sharing
 from tacit.errors import (
     AccountingError,
     BudgetExceeded,
@@ -154,10 +154,10 @@ def test_the_commands_load_nothing_heavy() -> None:
 
 
 def test_every_command_is_run_by_something() -> None:
-    modules = (declarations, sharing)
+    modules = (data_declarations, declarations, sharing)
     found = (value for module in modules for value in vars(module).values())
     kinds = {value for value in found if isinstance(value, type) and is_dataclass(value)}
-    assert len(kinds) == 32
+    assert len(kinds) == 33
     assert set(app.FUNCTIONS) == kinds
     for path in app.FUNCTIONS.values():
         module, _, function = path.partition(".")

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import declarations, plan_declarations, policy_declarations, shards, sharing
+from tacit.cli import data_declarations, declarations, plan_declarations, policy_declarations, sharing
 from tacit.cli.console import Interrupted, complain, say
 from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
@@ -54,15 +54,15 @@ _OPTIONAL = {
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
     plan_declarations.Demo: "demo.demo",
-    declarations.DataMaze: "data.maze",
-    declarations.DataChain: "data.chain",
-    declarations.DataClinic: "data.clinic",
-    declarations.DataInspect: "data.inspect",
-    declarations.DataOverlap: "data.overlap",
-    declarations.DataImport: "imports.import_",
-    shards.DataShard: "shards.shard",
-    declarations.SpecInit: "spec.init",
-    declarations.SpecCheck: "spec.check",
+    data_declarations.DataMaze: "data.maze",
+    data_declarations.DataChain: "data.chain",
+    data_declarations.DataClinic: "data.clinic",
+    data_declarations.DataInspect: "data.inspect",
+    data_declarations.DataOverlap: "data.overlap",
+    data_declarations.DataImport: "imports.import_",
+    data_declarations.DataShard: "shards.shard",
+    data_declarations.SpecInit: "spec.init",
+    data_declarations.SpecCheck: "spec.check",
     plan_declarations.Synthesize: "synthesize.synthesize",
     plan_declarations.Evaluate: "evaluate.evaluate",
     policy_declarations.Improve: "improve.improve",
@@ -95,7 +95,7 @@ _CONDITIONAL: dict[str, tuple[type, str]] = {
     "evaluate": (plan_declarations.Evaluate, "evaluate"),
     "learn": (plan_declarations.Learn, "learn_plan"),
     "imitate": (plan_declarations.Imitate, "imitate_plan"),
-    "data import": (declarations.DataImport, "imports"),
+    "data import": (data_declarations.DataImport, "imports"),
 }
 """Words of a command -> its class, and the module whose `missing` says what its options make necessary."""
 

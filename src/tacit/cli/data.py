@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit import plain_files
 from tacit.cli.console import progress, say, say_json
-from tacit.cli.declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap
+from tacit.cli.data_declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap
 from tacit.cli.run_folder import CERTIFICATE
 from tacit.data import fields_of
 from tacit.data.sources.tables import parquet_description

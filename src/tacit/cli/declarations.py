@@ -1,4 +1,4 @@
-"""Every command of `tacit` as a frozen dataclass: its fields are the options, its docstring is the help."""
+"""The commands of `tacit` as frozen dataclasses: fields are options, docstrings are help."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
+from tacit.cli.data_declarations import Data, Spec
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
 from tacit.cli.policy_declarations import Align, Complete, Improve
-from tacit.cli.shards import DataShard
 from tacit.cli.sharing import Hub
 
 # fmt: off
@@ -26,187 +26,6 @@ Audited = Literal[
 """What `tacit audit --methods` takes: the cases of `tacit.evaluation.audits.running`."""
 Format = Literal["csv", "geojson", "geoparquet", "trips-json", "od", "visits", "minari"]
 """What `tacit generate` writes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataMaze:
-    """Simulate maze transitions (declared as simulated: no person is in them).
-
-    Args:
-        out: folder to write, in tacit's own format; it must not exist.
-        layout: name of the maze (open, umaze, medium, large, ring, tee, zigzag, comb, rooms).
-        steps: how many transitions.
-        episodes: so many whole episodes instead, of 100 to 300 steps each and a unit of its own.
-        mazes: so many random mazes of the layout's size instead, never the layout itself, with --episodes in each of
-            them; a maze is a unit, as a public world for `tacit synthesize --local-context`.
-        seed: of the simulation.
-        unit: what one protected unit will be.
-    """
-
-    out: Path
-    layout: str = "umaze"
-    steps: int = 1_000_000
-    episodes: int | None = None
-    mazes: int | None = None
-    seed: int = 0
-    unit: Literal["transition", "episode"] = "transition"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataChain:
-    """Simulate the logs of people who walk a chain of 40 states, with propensities, to try `tacit evaluate` on.
-
-    Args:
-        out: folder to write, in tacit's own format; it must not exist.
-        people: how many, one episode each.
-        seed: of the simulation.
-    """
-
-    out: Path
-    people: int = 1_000
-    seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataClinic:
-    """Simulate the histories of a clinic's patients, one to four courses of treatment each, with propensities.
-
-    Args:
-        out: folder to write, in tacit's own format; it must not exist.
-        patients: how many.
-        doctors: how many treat them, each with habits of their own.
-        seed: of the simulation and the habits.
-        unit: whose history one protected unit is.
-    """
-
-    out: Path
-    patients: int = 5_000
-    doctors: int = 8
-    seed: int = 0
-    unit: Literal["patient", "doctor"] = "patient"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataInspect:
-    """Show what is public about a dataset: fields, bounds and their source (counts only if it is simulated).
-
-    Args:
-        path: a folder that `tacit data` wrote, a Parquet file of synthetic rows, or the folder of a Minari dataset.
-        json: print one JSON object instead of sentences.
-    """
-
-    path: Positional[Path]
-    json: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataOverlap:
-    """Count the public rows that are private rows too, for the curator alone: what it prints is private.
-
-    Do not publish the counts, and let nothing that others can see depend on them. Choose public records by where they
-    come from; look before anybody knows which ones you consider. Nothing is written, and no ledger is opened.
-
-    Args:
-        data: folder of the private records.
-        public: folder of the records that may be public, of the same shape.
-    """
-
-    data: Positional[Path]
-    public: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataImport:
-    """Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
-
-    Args:
-        files: tables of one kind (.csv, .csv.gz, .parquet, .arrow), globs and folders of them, also in Hive
-            partitions, or .npz files, one .hdf5 file of D4RL's, or the id of a local Minari dataset.
-        unit: column with the id of the protected unit (Minari: key of the episode metadata or infos), or
-            ":transition" or ":episode" where each is a unit of its own (D4RL: or ":chunk", pieces of the recording of
-            --chunk rows, which are nobody's). Its name is kept: a user who promises something to units of another name
-            is refused.
-        out: folder to write; it must not exist. It holds the private records: keep it where they may be.
-        spec: TOML or JSON file with the public bounds (`tacit spec init` writes a template); Minari can do without,
-            from its spaces, as can a Parquet file that tacit wrote.
-        sql: a query whose rows are read in place of files, over a connection that cannot write. Certificates say that
-            nobody checked whether it mixes units.
-        database: where the query runs: postgresql://USER@HOST:PORT/DATABASE, sqlite:FILE or duckdb:FILE. The password
-            is taken from the environment (PGPASSWORD) or ~/.pgpass alone.
-        time: column that orders the rows of an episode: numbers, or dates and times; a unit's rows may then lie in
-            several files.
-        next: build the next observation from the next row of the episode, whose last row is truncated unless it
-            terminates; "drop" leaves such a truncated row out.
-        where: SQL expression that says which rows are read, such as "age >= 18"; windows see these alone.
-        qualify: SQL expression that says which of these rows are kept once windows have seen them.
-        reward: SQL expression of the reward, such as "-abs(pulse - 75) / 145".
-        action: SQL expression of the action, NAME=EXPRESSION where there are several. Expressions take one row, or
-            windows partitioned by the unit.
-        column: SQL expressions of the observation's columns, likewise.
-        chunk: rows of a piece of a D4RL recording, with --unit :chunk alone.
-        horizon: after how many steps the task cuts an episode, for a D4RL file without timeouts.
-        observation: which entry of a Minari dataset's dictionary of observations is read; all of them without it.
-        fields: names of a table's columns where they are not the usual ones, FIELD=NAME,NAME with one name for each
-            dimension: observations=pulse,pressure actions=dose rewards=effect (and next_observations, terminations,
-            truncations).
-        episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
-        reward_bounds: public bounds LOW HIGH of the reward, for Minari without a spec.
-        propensity: column with the behaviour policy's probability of the logged action (Minari: key of the infos);
-            without it, "propensity" (.npz: "propensities") where the spec declares propensities.
-        minari_root: folder of the Minari datasets; otherwise Minari's own.
-        simulated: declare that no record is a real person's.
-    """
-
-    files: Annotated[tuple[str, ...], arg(metavar="[SOURCE ...]", help_behavior_hint="(or --sql)"), Positional] = ()
-    unit: str
-    out: Path
-    spec: Path | None = None
-    sql: str | None = None
-    database: Annotated[str | None, arg(name="from")] = None
-    time: str | None = None
-    next: Annotated[tuple[Literal["drop"], ...] | None, arg(metavar="[drop]")] = None
-    where: str | None = None
-    qualify: str | None = None
-    reward: str | None = None
-    action: tuple[str, ...] | None = None
-    column: tuple[str, ...] | None = None
-    chunk: int | None = None
-    horizon: int | None = None
-    observation: str | None = None
-    fields: tuple[str, ...] | None = None
-    episode: str | None = None
-    reward_bounds: tuple[float, float] | None = None
-    propensity: str | None = None
-    minari_root: Path | None = None
-    simulated: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpecInit:
-    """Write a template of public bounds that knows the header of a table, and nothing of its cells.
-
-    Args:
-        table: .csv, .csv.gz, .parquet or .arrow file.
-        out: TOML file to write; it must not exist. Without it, the template is printed.
-    """
-
-    table: Positional[Path]
-    out: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpecCheck:
-    """Check a file of public bounds, and that a table's header has its columns.
-
-    Args:
-        spec: TOML or JSON file.
-        table: .csv, .csv.gz, .parquet or .arrow file.
-        fields: names of the table's columns where they are not those of the spec, as for `tacit data import`.
-    """
-
-    spec: Positional[Path]
-    table: Positional[Path | None] = None
-    fields: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,16 +273,6 @@ class LedgerVerify:
     json: bool = False
 
 
-Data = (
-    Annotated[DataMaze, subcommand("maze")]
-    | Annotated[DataChain, subcommand("chain")]
-    | Annotated[DataClinic, subcommand("clinic")]
-    | Annotated[DataInspect, subcommand("inspect")]
-    | Annotated[DataOverlap, subcommand("overlap")]
-    | Annotated[DataImport, subcommand("import")]
-    | Annotated[DataShard, subcommand("shard")]
-)
-Spec = Annotated[SpecInit, subcommand("init")] | Annotated[SpecCheck, subcommand("check")]
 Certificate = (
     Annotated[CertificateShow, subcommand("show")]
     | Annotated[CertificateVerify, subcommand("verify")]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit import plain_files
 from tacit.cli.console import complain, progress, say
-from tacit.cli.declarations import DataImport
+from tacit.cli.data_declarations import DataImport
 from tacit.cli.options import Missing, meaningless, refused, require_given
 from tacit.cli.options import named as in_words
 from tacit.data import spec_files

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from tyro.conf import Positional, arg
+from typing import TYPE_CHECKING
 
 from tacit.cli.console import progress, say
+from tacit.cli.data_declarations import DataShard
 from tacit.cli.options import refused
 from tacit.data import spec_files
 from tacit.data.sources import shards
@@ -25,37 +24,6 @@ from tacit.tracking import Tracker
 
 if TYPE_CHECKING:
     from tacit.privacy.vault.sharded_vault import ShardedVault
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataShard:
-    """Deal the rows of Parquet files to shards, all rows of a unit to one of them, for several processes.
-
-    Rows are not checked yet: every process checks its own shards when it reads them.
-
-    Args:
-        files: Parquet files, globs and folders of them.
-        unit: column with the id of the protected unit.
-        shards: how many; one for every process at least.
-        out: folder to write; it must not exist. It holds the private records: keep it where they may be.
-        spec: TOML or JSON file with the public bounds; a Parquet file that tacit wrote can do without.
-        episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
-        time: column that orders the rows of an episode; without it, they keep the order that they have.
-        fields: names of the columns where they are not the usual ones, as for `tacit data import`.
-        memory: what DuckDB may take of the memory; the rest spills to the disk.
-        simulated: declare that no record is a real person's.
-    """
-
-    files: Annotated[tuple[str, ...], arg(metavar="SOURCE [SOURCE ...]"), Positional]
-    unit: str
-    shards: int
-    out: Path
-    spec: Path | None = None
-    episode: str | None = None
-    time: str | None = None
-    fields: tuple[str, ...] = ()
-    memory: str = "2GB"
-    simulated: bool = False
 
 
 def shard(command: DataShard) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tacit import plain_files
 from tacit.cli.console import require_new, say
-from tacit.cli.declarations import SpecCheck, SpecInit
+from tacit.cli.data_declarations import SpecCheck, SpecInit
 from tacit.data import spec_files
 from tacit.data.sources.files import Fields
 from tacit.data.sources.lake import header_of
