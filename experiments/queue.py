@@ -92,9 +92,8 @@ def command_line(
 
 
 QUEUE: tuple[Job, ...] = (
-    Job("tune_agents", 0.6),
-    Job("table1_trivial", 0.2),
-    Job("table6_shadows", 0.5),
+    Job("improvement", 3.0),
+    Job("improvement_peers", 3.0),
     Job("mobility_attack", 1.0),
     Job("dppg_votes", 0.6, ("HalfCheetah/votes/8", "Hopper/votes/8")),
     Job("dppg_fair", 5.0),
@@ -103,8 +102,6 @@ QUEUE: tuple[Job, ...] = (
     Job("table1_mazes", 9.0),
     Job("table2_mazes", 18.0),
     Job("tune_cql", 0.7),
-    Job("improvement", 3.0),
-    Job("improvement_peers", 3.0),
     Job("experts_ppo", 3.0),
     Job("tune_half_cheetah", 1.5),
     Job("table1_half_cheetah", 5.0, ("still/", "random/")),
