@@ -15,6 +15,8 @@ from records import LOGGED, SPEC, arrays, same, with_propensities
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories, ingest
 from tacit.data.codes import Codes
+from tacit.data.columns import Column
+from tacit.data.spec import space_of
 from tacit.errors import DataError, SealedError
 
 
@@ -250,6 +252,22 @@ def test_refuses_bounds_fitted_to_the_records() -> None:
             Trajectories.from_arrays(**{**fields, "spec": spec(fitted)})
     Trajectories.from_arrays(**{**fields, "spec": spec(rows, margin=0.5)})
     Trajectories.from_arrays(**{**fields, "spec": spec(rows)}, simulated=True)
+
+
+def test_fitted_bounds_are_refused_beside_round_ones_and_categories() -> None:
+    """A flag of missing cells, a round limit and a category have bounds that nobody fits."""
+    columns = (
+        Column("sugar", "number", low=35.4, high=314.7, missing="flag"),
+        Column("age", "number", low=0.0, high=120.0),
+        Column("ward", "category", labels=tuple(f"ward {number}" for number in range(154))),
+    )
+    rows = np.array([[35.4, 0, 30, 0], [314.7, 0, 55, 153], [100, 0, 41, 2], [90, 0, 70, 3], [80, 0, 71, 5]])
+    fields = arrays(observations=rows, next_observations=rows)
+    fields["spec"] = PublicSpec(space_of(*columns), Discrete(3), Box((0,), (1,)), "declared")
+    with pytest.raises(DataError, match="as if fitted to them"):
+        Trajectories.from_arrays(**fields)
+    fields["spec"] = PublicSpec(space_of(*columns[1:]), Discrete(3), Box((0,), (1,)), "declared")
+    Trajectories.from_arrays(**{**fields, "observations": rows[:, 2:], "next_observations": rows[:, 2:]})
 
 
 @pytest.mark.parametrize(

@@ -375,10 +375,14 @@ class Ingest:
 
     def _refuse_fitted_bounds(self) -> None:
         space = self._spec.observation
-        if self._simulated or isinstance(space, Discrete) or _round((*space.low, *space.high)):
+        if self._simulated or isinstance(space, Discrete):
             return
+        ends = zip(space.low, space.high, space.categories, strict=True)
+        judged = np.array([not labels and not _round((low, high)) for low, high, labels in ends])
         observed, following = self._fitted["observations"], self._fitted["next_observations"]
-        if any(r.equals(space.low, space.high) for r in (observed, observed.joined(following))):
+        if judged.any() and any(
+            r.equals(space.low, space.high, judged) for r in (observed, observed.joined(following))
+        ):
             raise DataError(
                 "every observation bound equals the smallest or largest value in the records, as if fitted to them",
                 where=self._where,
@@ -412,12 +416,13 @@ class _Range:
                 both.see(np.stack([part.low, part.high]))
         return both
 
-    def equals(self, low: Sequence[float], high: Sequence[float]) -> bool:
+    def equals(self, low: Sequence[float], high: Sequence[float], judged: Array) -> bool:
+        """Whether these are the bounds of all dimensions that are judged."""
         if self.low is None or self.high is None:
             return False
         with np.errstate(over="ignore"):
             seen = np.stack([self.low, self.high]).astype(np.float32)
-        return np.array_equal(seen, np.asarray([low, high], dtype=np.float32))
+        return np.array_equal(seen[:, judged], np.asarray([low, high], dtype=np.float32)[:, judged])
 
 
 def _round(values: Sequence[float]) -> bool:

@@ -37,7 +37,7 @@ kind = "number"        # or "integer"; or "category", with labels in place of lo
 # high =               # largest value that can occur
 # labels = ["no", "yes"]
 # missing = "flag"     # "refuse" where it is not said; "fill:VALUE"; or "flag", a column of its own for missing cells
-# step =               # typical size of a change from one row to the next, for a number
+# step =               # typical size of a change from one row to the next, for a number; synthesis needs it
 """
 
 
