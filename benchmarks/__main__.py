@@ -36,6 +36,7 @@ RUNS: Mapping[str, int] = {
     "experts": 1,
     "mobility": 1,
     "trajectories": 1,
+    "distributed": 1,
     "demo": 1,
     "peers": 1,
     "scale": 1,

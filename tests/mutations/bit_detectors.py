@@ -64,7 +64,7 @@ def _summed_gradient(left_out: int) -> np.ndarray:
         total.next_chunk()
         add_clipped(total, model, _weighted, {"weight": torch.from_numpy(weight[units])}, CLIP)
     sums = total._sums().astype(np.float64)
-    return np.concatenate([sums[start:stop] for start, stop in total._runs()])
+    return np.concatenate([sums[start:stop] for (start, stop), _ in total._places()])
 
 
 def movement_of_a_gradient(folder: Path) -> None:
