@@ -36,8 +36,8 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
     "dppg_votes": (
         "Settings at epsilon 8 were changed twice, on 26 November 2026, when 20 and then 2 rows existed: a radius and "
         "a step twice as large on Hopper; on HalfCheetah first ten votes of a person instead of five, then five "
-        "again on strides that grow from 100 to 300 steps, chosen on seeds 0 to 2. Those rows are in the archive; the new ones "
-        "have other seeds.",
+        "again on strides that grow from 100 to 300 steps, chosen on seeds 0 to 2. Those rows are in the archive; "
+        "the new ones have other seeds.",
     ),
     "improvement": (
         "The signal-to-noise ratio from which the model is trusted was chosen a second time, on four other clinics, on "
