@@ -78,4 +78,4 @@ for day in again.value.generate(3, seed=7).cells:
     arrivals = np.flatnonzero(np.append(True, day[1:] != day[:-1]))
     print("a day:", " ".join(f"{day[slot]}@{slot // 2:02d}:{slot % 2 * 30:02d}" for slot in arrivals))
 print(f"verified: epsilon {again.certificate.verify().epsilon:.4f}")
-print("files:", folder)
+print("files are in the temporary folder", folder.name)

@@ -93,4 +93,4 @@ figure.savefig(folder / "agreement.png")
 notes = {"environment": world.name, "horizon": world.evaluation, "repeat": 1}
 tacit.hub.save(release, folder / "policy", notes=notes)
 print(f"verified: epsilon {tacit.hub.load(folder / 'policy').certificate.verify().epsilon:.4f}")
-print("files:", folder)
+print("files are in the temporary folder", folder.name)

@@ -75,4 +75,4 @@ figure.savefig(folder / "returns.png")
 # %%
 tacit.hub.save(release, folder / "policy", notes={"environment": "CartPole-v1", "horizon": 500, "repeat": 1})
 print(f"verified: epsilon {tacit.hub.load(folder / 'policy').certificate.verify().epsilon:.4f}")
-print("files:", folder)
+print("files are in the temporary folder", folder.name)

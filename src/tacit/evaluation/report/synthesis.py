@@ -220,9 +220,8 @@ def _worth(report: Report) -> tuple[str, str]:
     for row in rows:
         if row.kind == "synthetic":
             others = [f"{number(other.mean)}: {other.label}" for other in rows if other is not row]
-            return number(
-                row.mean
-            ), f"is what agents return that learn from it ({report.return_unit}). {'; '.join(others)}"
+            meaning = f"is what agents return that learn from it ({report.return_unit}). {'; '.join(others)}"
+            return number(row.mean), meaning
     for score in report.scores:
         if score.ceiling is not None:
             return number(score.synthetic), f"{score.measure}; {number(score.ceiling)} between halves of the records"
