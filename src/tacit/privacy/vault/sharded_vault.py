@@ -59,7 +59,7 @@ class Order:
     Args:
         scale: standard deviation of the whole noise.
         divisor: the public one.
-        token: of this step alone, 0 < token < 2^62; whoever answers sends it with its numbers.
+        token: of this step alone, 0 < token < 2^62; a rank that answers sends it with its numbers.
         step: what is added up, its models on the CPU; None is that of the order before, with other weights.
         device: kind of the device on which gradients are made.
         weights: of the models, for the step of the order before.
