@@ -66,6 +66,7 @@ SEARCH: Mapping[str, Mapping[str, Way]] = {
         "16 cells, tenth of the bonus": _table(edges=_COARSE, bonus=0.1),
         "16 cells, tenth of the bonus, norm 8": _table(edges=_COARSE, bonus=0.1, rows=8.0),
         "8 cells, tenth of the bonus": _table(edges=_FEW, bonus=0.1),
+        "8 cells": _table(edges=_FEW),
     },
     "primorl": {
         "double": _WORLD,
