@@ -82,9 +82,9 @@ def rank(folder: Path, units: int) -> dict[str, float]:
     unit, raking = Unit("person", "add_or_remove", units), Raking.of(SPEC, steps=1)
     sums = PoissonSum(name="sums", steps=1, sampling_rate=RATE, clip_norm=1.0, noise_multiplier=1.0)
     projected = Projected(tuple(map(tuple, np.random.default_rng(1).normal(size=(2, NUMBERS)).tolist())))
-    plans = [OnePart(part=part, unit=unit) for part in (sums, raking.part(1.0))]
+    plans = [OnePart(part=part, unit=unit, delta=0.1 / units) for part in (sums, raking.part(1.0))]
     with (
-        Ledger(folder / "one.ledger", unit, epsilon=3e6, delta=1e-7) as ledger,
+        Ledger(folder / "one.ledger", unit, epsilon=3e6, delta=0.5 / units) as ledger,
         ShardedVault(data, ledger, ranks=ranks) as vault,
     ):
         first = timed("digests", lambda: vault.reserve(plans[0]))

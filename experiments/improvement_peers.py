@@ -180,7 +180,9 @@ CHOSEN: Mapping[str, Way] = {
     "cql": Way(steps_of_gradients(CQL(gamma=0.99, reward_scale=1.0), rate=3e-2)),
     "tabular": Way(TabularPlan(problem=of_clinic().problem, edges=((4.0,), (0.0,), (0.0,), (1.5,)))),
     "primorl": Way(EnsemblePlan(), DQN(gamma=0.99, reward_scale=0.2)),
-    "synthesis": Way(improvement_generators.raking_plan(bins=8, coarse=4), CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)),
+    "synthesis": Way(
+        improvement_generators.raking_plan(bins=8, coarse=4), CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)
+    ),
 }
 """By `experiments.tune_improvement_peers`."""
 

@@ -31,7 +31,10 @@ from tacit.units import Unit
 FEW = Effort(fused=100, single=8, crowded=1)
 WHOLE = ("raking", "mst", "privsyn", "dr", "improvement", "one-shot", "pategail")
 """Cases of sums over everybody, of every kind of part and call."""
-LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("privorl@0.1", "dp-sgd@0.1", "privorl-j@1", "privorl@1", "dp-sgd@1")]
+LONG = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("privorl@0.1", "dp-sgd@0.1", "privorl-j@1", "privorl@1", "dp-sgd@1")
+]
 """Of hundreds of steps and more."""
 AS = {
     "pre-pate-gan": "pate-gan",
@@ -162,7 +165,7 @@ def test_the_log_odds_of_a_choice() -> None:
     assert bounds.choice_law(rates.Counts(5, 10, 5, 10), 0.95) == 0.0
 
 
-@pytest.mark.parametrize("name", ["lsl", "ucb-vi", "alignment", "pate-gan"])
+@pytest.mark.parametrize("name", ["lsl", "ucb-vi", "alignment", pytest.param("pate-gan", marks=pytest.mark.slow)])
 def test_one_canary_a_run_is_below_its_certificate(name: str) -> None:
     found = audit(name, effort=FEW, noise=3)
     assert found.stands

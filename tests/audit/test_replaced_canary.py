@@ -58,9 +58,7 @@ def certified(kind: str, sigma: float, delta: float) -> float:
 
 
 @pytest.mark.parametrize(("trials", "share"), [(4_000, 0.5), pytest.param(16_000, 0.7, marks=pytest.mark.slow)])
-def test_at_full_participation_the_bound_is_close_to_the_certificate(
-    trials: int, share: float, ram_path: Path
-) -> None:
+def test_at_full_participation_the_bound_is_close_to_the_certificate(trials: int, share: float, ram_path: Path) -> None:
     """What assumes no Gaussian needs more trials."""
     found = audited(ram_path, "every", trials=trials, sigma=2.0, block=500)
     promised = {delta: certified("every", 2.0, delta) for delta in (TIGHT, WIDE)}

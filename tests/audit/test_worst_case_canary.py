@@ -108,13 +108,13 @@ def test_at_full_participation_the_bound_is_close_to_the_certificate(ram_path: P
 
 
 @pytest.mark.parametrize(
-    ("door", "trials"), [(sum_door, 8_000), pytest.param(gradient_door, 8_000, marks=pytest.mark.slow)]
+    ("door", "trials"), [(sum_door, 4_000), pytest.param(gradient_door, 8_000, marks=pytest.mark.slow)]
 )
 def test_a_poisson_sample_hides_the_canary_as_much_as_promised(ram_path: Path, door: Door, trials: int) -> None:
     found = audited(ram_path, door, trials=trials, rate=0.3, sigma=0.5)
     promised = certified(WIDE, rate=0.3, sigma=0.5)
     unsampled = certified(WIDE, rate=1.0, sigma=0.5)
-    assert 0.5 * promised <= found[WIDE].epsilon <= promised < 0.7 * unsampled
+    assert 0.4 * promised <= found[WIDE].epsilon <= promised < 0.7 * unsampled
     assert found[TIGHT].epsilon <= certified(TIGHT, rate=0.3, sigma=0.5)
 
 
