@@ -119,4 +119,10 @@ def test_make_demo_begins_again_and_touches_nothing_else(tmp_path: Path) -> None
         done = subprocess.run(["make", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         (tmp_path / "runs" / "demo" / "half").touch()  # of a demo that was cut short
-    assert sorted(path.name for path in (tmp_path / "runs").rglob("*")) == ["demo", "half", "kept", "mine", "report.html"]
+    assert sorted(path.name for path in (tmp_path / "runs").rglob("*")) == [
+        "demo",
+        "half",
+        "kept",
+        "mine",
+        "report.html",
+    ]

@@ -208,7 +208,7 @@ class Ingest:
         try:
             numbers = coded(space.columns, values)
         except BadCell as bad:
-            raise self._error(bad.what, bad.expected, bad.row) from None
+            raise self._error(bad.what, bad.expected, bad.row, remedy=bad.remedy) from None
         return numbers[:, 0] if isinstance(space, Discrete) else numbers
 
     def _code(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array, Array]:
