@@ -212,7 +212,7 @@ def test_a_spec_is_checked_against_a_header(folder: Path, capsys: pytest.Capture
     assert main(["spec", "check", "bounds.toml", "missing.csv"]) == 6
 
 
-GERMAN = """Patientennr;Datum;lfd. Nr.;Hb (g/dl);Gabe;Bemerkung
+GERMAN = """Patientennr;Datum;lfd. Nr.;Hb (g/dl);Gabe;Rückfrage
 P7;09.12.2024;1;12,5;keine;"Müller; Kontrolle"
 p8;01.02.2025;1;k.A.;EPO;
 P7;01.02.2025;2;10,0;EPO;
@@ -259,10 +259,10 @@ def test_an_export_with_decimal_commas_local_dates_and_two_visits_a_day(
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--separator", ";"], 6, "expected a CSV file in UTF-8, or in what --encoding names"),
+        (["--separator", ";", *ORDER], 6, "expected a CSV file in UTF-8, or in what --encoding names"),
         (["--encoding", "cp1252"], 2, "the first line is one column, with the separator ';' in it"),
         ([*STYLE, *ORDER], 2, "the column 'Hb (g/dl)' has a cell that is not a number; expected finite numbers; "),
-        ([*STYLE, *ORDER, "--decimal", ","], 2, "--missing TEXT of a text that says that none is known"),
+        ([*STYLE, *ORDER, "--decimal", ","], 2, "--missing TEXT of a cell without a value"),
         (
             [*STYLE, *CELLS, "--time", "Datum"],
             2,
@@ -331,3 +331,34 @@ def test_a_header_between_semicolons(german: list[str], capsys: pytest.CaptureFi
     assert 'give --separator "tab"' in capsys.readouterr().err
     assert main(["spec", "init", "tabs.csv", "--separator", "tab"]) == 0
     assert 'name = "hour"' in capsys.readouterr().out
+
+
+def test_parts_of_a_column_and_ids_in_mixed_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    vitals = [{"hb": hb, "unit": "g/dl"} for hb in (12.5, None, 10.0, 9.5)]
+    rows = {"id": ["Ann-1", "bob-2", "ANN-1", "Ann-1"], "hour": [1, 1, 3, 2], "vitals": vitals, "Gabe": ["EPO"] * 4}
+    pd.DataFrame(rows).to_parquet("hb.parquet")
+    Path("hb.toml").write_text(GERMAN_SPEC.replace("Hb (g/dl)", "hb"))
+    words = ["data", "import", "hb.parquet", "--spec", "hb.toml", "--unit", "id", "--time", "hour", "--next"]
+    words += ["--column", "hb=vitals.hb", "--reward"]
+    assert main([*words, "0", "--out", "refused"]) == 2
+    assert "two unit ids differ in their case alone" in (shown := capsys.readouterr().err)
+    assert "nn-1" not in shown.lower()
+    last = "coalesce(lag(vitals.hb) OVER (PARTITION BY id ORDER BY hour) / -100, 0)"
+    assert main([*words, last, "--out", "merged", "--unit-case", "merge"]) == 0
+    assert main([*words, last, "--out", "kept", "--unit-case", "keep"]) == 0
+    merged, kept = (Trajectories.open(name) for name in ("merged", "kept"))
+    assert np.asarray(merged.columns["observations"])[:, 0].tolist() == [12.5, 9.5, 10, 2]
+    assert merged.columns["rewards"].tolist() == pytest.approx([0, -0.125, -0.095, 0])  # windows see one unit, too
+    assert [len(data._unit_rows[1]) - 1 for data in (merged, kept)] == [2, 3]
+    arrays = {"observations": np.zeros((2, 1)), "actions": np.zeros(2, int), "rewards": np.zeros(2)}
+    arrays |= {"next_observations": np.zeros((2, 1)), "terminations": np.zeros(2, bool)}
+    np.savez("hb.npz", **arrays, id=np.array(["a", "A"]))
+    bounds = '{"observation": {"kind": "box", "low": [-1], "high": [1]}, "action": {"kind": "discrete", "n": 2}, '
+    bounds += '"reward": {"kind": "box", "low": [0], "high": [1]}, "source": "physics", "terminals": true}'
+    Path("bounds.json").write_text(bounds)
+    assert main(["data", "import", "hb.npz", "--unit", "id", "--spec", "bounds.json", "--out", "arrays"]) == 2
+    assert "two unit ids differ in their case alone" in capsys.readouterr().err

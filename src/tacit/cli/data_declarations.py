@@ -109,6 +109,8 @@ class DataImport:
             is refused.
         unit_name: what a unit is where its column does not begin with that: "patient" of mrn. Later commands then take
             --unit patient, and certificates and reports say so.
+        unit_case: whether ids of a table that differ in their case alone are one unit (merge) or several (keep); they
+            are refused without it.
         out: folder to write; it must not exist. It holds the private records: keep it where they may be.
         spec: TOML or JSON file with the public bounds (`tacit spec init` writes a template); Minari can do without,
             from its spaces, as can a Parquet file that tacit wrote.
@@ -148,6 +150,7 @@ class DataImport:
     files: Annotated[tuple[str, ...], arg(metavar="[SOURCE ...]", help_behavior_hint="(or --sql)"), Positional] = ()
     unit: str
     unit_name: str | None = None
+    unit_case: Literal["merge", "keep"] | None = None
     out: Path
     spec: Path | None = None
     sql: str | None = None

@@ -24,7 +24,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
-_SORTED = ("time", "next", "where", "qualify", "reward", "action", "column")
+_SORTED = ("time", "next", "where", "qualify", "reward", "action", "column", "unit_case")
 """Options of tables whose rows are sorted, or computed with."""
 _STYLE = ("separator", "decimal", "encoding", "missing")
 """Options that say how a CSV file is written."""
@@ -159,6 +159,7 @@ def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None
         actions=_named(command.action, "action", spec.action, spec.names("actions")),
         columns=_named(command.column, "column", spec.observation, spec.names("observations")),
         fields=fields,
+        unit_case=command.unit_case,
     )
     style = {name: value for name, value in given(command, *_STYLE).items() if value != ()}
     if command.sql is not None and command.database is not None:

@@ -73,7 +73,8 @@ def _compare(spec: PublicSpec, command: SpecCheck) -> None:
             f"there is no column {absent['observations'][0]!r}",
             where=command.table.name,
             expected="the columns of the observation, by the names of the spec",
-            remedy="correct the name in the spec, or name the table's own with --fields",
+            remedy="correct the name in the spec, or name the table's own with --fields; only what the import computes "
+            "with --column need not be there",
         )
     notes = {
         "actions": "name the table's own with --fields, or compute it with --action",

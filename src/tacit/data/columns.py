@@ -21,7 +21,8 @@ Kind = Literal["number", "integer", "category"]
 MISSING = frozenset({"", "nan", "NaN", "NA", "N/A", "<NA>", "null", "None"})
 """Texts that say that a cell or an id is missing."""
 NUMBERS = (
-    'correct it, or say how it is written: --decimal "," of 1,5; --missing TEXT of a text that says that none is known'
+    'correct it, or say how it is written: --decimal "," of 1,5; --missing TEXT of a cell without a value; of a column '
+    "with another name in the spec, an expression takes signs away, as cast(replace(PAY, '$', '') AS DOUBLE)"
 )
 """What to do about a cell that is not a number."""
 MISSED = (
@@ -59,7 +60,8 @@ class Column:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set(",=\n"):
-            raise _wrong("a column", "the name is missing, or holds a comma, a '=' or a line's end", "a plain name")
+            what = "the name is missing, or holds a comma, a '=' or a line's end"
+            raise _wrong("a column", what, "a plain name, under which an expression of the import may read any column")
         if self.kind not in get_args(Kind):
             raise self._wrong("the kind is unknown", " or ".join(get_args(Kind)))
         if self.kind == "category":

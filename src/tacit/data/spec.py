@@ -222,9 +222,9 @@ class PublicSpec:
         for name, question in (("terminals", "episodes can terminate"), ("propensities", "there are propensities")):
             if not isinstance(getattr(self, name), bool):
                 raise DataError(
-                    f"{name} is not a boolean",
+                    f"{name} is neither true nor false",
                     where="PublicSpec",
-                    expected="True or False",
+                    expected="true or false (in Python True or False)",
                     remedy=f"say whether {question}",
                 )
         if self.propensities and not isinstance(self.action, Discrete):

@@ -33,6 +33,7 @@ from tacit.errors import DataError, FileError, TacitError
 MEMORY = "400MB"
 """That DuckDB may take before it spills."""
 Next = Literal["keep", "drop"]
+UnitCase = Literal["merge", "keep"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Wanted:
         actions: name of an action's column in the spec -> its expression; "" names the only one.
         columns: likewise of the observation's columns.
         fields: names of the columns; None takes `Fields.of`.
+        unit_case: of ids that differ in their case alone: they are one unit ("merge"), or several ("keep"). None
+            refuses them.
     """
 
     unit: str
@@ -65,6 +68,7 @@ class Wanted:
     actions: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     fields: Fields | None = None
+    unit_case: UnitCase | None = None
 
     @property
     def owner(self) -> str | None:
@@ -97,7 +101,8 @@ def read(
     _check(table, wanted)
     refuse_overlooked(table.name, tuple(table.kinds), wanted.fields or Fields.of(spec), spec)
     unit = None if wanted.unit in (EACH_TRANSITION, EACH_EPISODE) else wanted.unit
-    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried) as ingest:
+    kept = wanted.unit_case == "keep"
+    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, case_matters=kept) as ingest:
         ingest.start(table.name, numbered=False)
         with _engine(store) as engine:
             query, names = _query(table, wanted, spec, engine)
@@ -152,6 +157,8 @@ def _missing(table: Table, name: str, meaning: str) -> DataError:
         "next_observations": "let time= and next= build it (in a command --time and --next)",
         "terminations": "declare terminals=False",
         "rewards": REWARD,
+        "observations": "name it with --fields, or compute it: --column NAME=EXPRESSION",
+        "actions": "name it with --fields, or compute it: --action NAME=EXPRESSION",
     }
     other = "name the one that is there with unit=, episode=, time= or fields= (in a command --unit, --fields, ...)"
     remedy = f"rename the column, or {remedies.get(meaning, other)}"
@@ -302,6 +309,9 @@ def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple
     raw = [f"{column_sql.quoted(name)} AS {column_sql.raw(name)}" for name in used]
     typed = [f"{column_sql.typed(table, name, name in numbers)} AS {column_sql.quoted(name)}" for name in used]
     inner = f"SELECT {', '.join(raw + typed)} FROM source"
+    if wanted.unit_case == "merge" and whose is not None and column_sql.is_text(table, whose):
+        name = column_sql.quoted(whose)
+        inner = f"SELECT {', '.join(raw + typed)} FROM (SELECT * REPLACE (lower({name}) AS {name}) FROM source)"
     for condition in where:
         kept = f'SELECT *, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
         inner = f'SELECT * FROM ({kept}) WHERE "kept row"'
@@ -445,7 +455,8 @@ def _cells(column: Any, target: str, table: Table, numbers: bool) -> Array:
             f"{target} has a column or an expression that gives neither numbers nor texts",
             where=table.name,
             expected="numbers, texts or truth values",
-            remedy="compute numbers from it, for example with epoch(TIME) or date_diff('day', TIME, OTHER)",
+            remedy="compute numbers from it, as with epoch(TIME) or date_diff('day', TIME, OTHER), or take a part of "
+            "it, COLUMN.PART",
         )
     if types.is_decimal(kind) or (numbers and types.is_string(kind)):
         with contextlib.suppress(pa.ArrowInvalid):  # a text that is no number is refused later, by its column
