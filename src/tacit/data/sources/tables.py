@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.columns import MISSING, NUMBERS
+from tacit.data.columns import MISSING
 from tacit.data.store import CHUNK, Array
 from tacit.errors import DataError, FileError
 from tacit.plain_files import plain
@@ -371,7 +371,7 @@ def _not_a_number(path: Path, name: str, row: int) -> DataError:
         f"the column {name!r} has a cell that is not a number",
         where=f"{path.name}, row {row}",
         expected="a finite number in every row",
-        remedy=NUMBERS,
+        remedy="correct the data or leave the row out; `tacit data import` takes --decimal and --missing",
     )
 
 
