@@ -103,3 +103,26 @@ def test_a_notebook_becomes_a_page_with_its_outputs_and_pictures(tmp_path: Path)
     (picture,) = tmp_path.iterdir()
     assert f"![]({picture.name})" in page
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_make_demo_begins_again_and_touches_nothing_else(tmp_path: Path) -> None:
+    shutil.copyfile(ROOT / "Makefile", tmp_path / "Makefile")
+    for name in ("pyproject.toml", "setup.py", "constraints/core.txt", "constraints/all.txt", "runs/mine/kept"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    tacit = tmp_path / ".venv" / "bin" / "tacit"
+    tacit.parent.mkdir(parents=True)
+    tacit.write_text("#!/bin/sh\nmkdir runs/demo && touch runs/demo/report.html\n")  # it takes a new folder alone
+    tacit.chmod(0o755)
+    (tmp_path / ".venv" / ".user-ready").touch()
+    for _ in range(2):
+        done = subprocess.run(["make", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        (tmp_path / "runs" / "demo" / "half").touch()  # of a demo that was cut short
+    assert sorted(path.name for path in (tmp_path / "runs").rglob("*")) == [
+        "demo",
+        "half",
+        "kept",
+        "mine",
+        "report.html",
+    ]

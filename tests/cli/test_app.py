@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from dataclasses import is_dataclass
@@ -197,3 +198,24 @@ def test_what_is_missing_beside_complete_options_is_one_sentence(capsys: pytest.
     error = capsys.readouterr().err
     assert "--population, --zone and the public grid are missing; expected --population, how many people" in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["data", "maze", "--out", "x", "--steps", "1e6"], "'1e6' is not a whole number"),
+        (["data", "maze", "--out", "x", "--episodes", "many"], "'many' is not a whole number"),
+        (["audit", "--epsilon", "two"], "'two' is not a number"),
+        (
+            ["data", "import", "a", "--unit", "u", "--out", "x", "--reward-bounds", "0", "b"],
+            "'0 b' are not all numbers",
+        ),
+    ],
+)
+def test_a_word_that_is_no_number_is_refused_in_words(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert not re.search(r"literal|convert|tuple|<class", shown)

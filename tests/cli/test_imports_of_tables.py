@@ -186,9 +186,15 @@ def test_a_spec_is_checked_against_a_header(folder: Path, capsys: pytest.Capture
         "Action: drug (none, low, high), rest (number, 0 to 24).",
         "Reward: comfort (number, -1 to 0).",
         "Bounds from: declared. Episodes can terminate: no.",
+        "A missing cell is refused: pulse, drug, rest.",
+        "No step is declared: pulse. `tacit synthesize` then takes all steps from",
+        "--public records, and is refused without them. Other commands need no steps.",
+        "Without --time, rows follow each other as they lie in the file.",
+        "Without --episode, an episode ends where the rows of a unit end.",
         "monday.csv.gz has all columns of the observation.",
-        "It has no column 'rest' (actions): compute it with --action.",
-        "It has no column 'comfort' (rewards): compute it with --reward.",
+        "It has no column 'rest' (actions): name the table's own with --fields, or compute it with --action.",
+        "It has no column 'comfort' (rewards): name the table's own with --fields, or compute it with --reward "
+        "(0, where nothing is valued).",
         "It has no column 'next_pulse' (next observations): let the import build it with --time and --next.",
     ]
     assert main(["spec", "check", "bounds.toml", "days/monday.csv.gz", "--fields", "observations=heart"]) == 2
@@ -198,6 +204,161 @@ def test_a_spec_is_checked_against_a_header(folder: Path, capsys: pytest.Capture
         '"reward": {"kind": "box", "low": [0], "high": [1]}, "source": "physics", "terminals": true}'
     )
     assert main(["spec", "check", "old.json"]) == 0
-    assert "Observation: one of 0 to 4.\nAction: 1 number(s) without names." in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Observation: one of 0 to 4.\nAction: 1 number(s) without names." in shown
+    assert "step is declared" not in shown
+    assert "ends where the rows of a unit end or a row terminates it." in shown
     assert main(["spec", "check", "missing.toml"]) == 6
     assert main(["spec", "check", "bounds.toml", "missing.csv"]) == 6
+
+
+GERMAN = """Patientennr;Datum;lfd. Nr.;Hb (g/dl);Gabe;Rückfrage
+P7;09.12.2024;1;12,5;keine;"Müller; Kontrolle"
+p8;01.02.2025;1;k.A.;EPO;
+P7;01.02.2025;2;10,0;EPO;
+P7;01.02.2025;1; 9,5 ;EPO;
+"""
+GERMAN_SPEC = """
+source = "declared"
+terminals = false
+observation = {kind = "columns", columns = [{name = "Hb (g/dl)", low = 2, high = 25, missing = "flag"}]}
+action = {kind = "columns", columns = [{name = "Gabe", kind = "category", labels = ["keine", "EPO"]}]}
+reward = {kind = "columns", columns = [{name = "reward", low = -1, high = 0}]}
+"""
+STYLE = ["--separator", ";", "--encoding", "cp1252"]
+ORDER = ["--time", "try_strptime(Datum, '%d.%m.%Y')", "--time", "lfd. Nr."]
+REWARD_OF_HB = 'coalesce(-abs("Hb (g/dl)" - 12) / 100, 0)'
+CELLS = ["--decimal", ",", "--missing", "k.A."]
+
+
+@pytest.fixture
+def german(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A hospital's export, and the words that import it but for those that say how it is written and ordered."""
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    Path("hb.csv").write_text(GERMAN, encoding="cp1252")
+    Path("hb.toml").write_text(GERMAN_SPEC)
+    words = ["data", "import", "hb.csv", "--spec", "hb.toml", "--unit", "Patientennr", "--out", "hb", "--next"]
+    return [*words, "--reward", REWARD_OF_HB]
+
+
+def test_an_export_with_decimal_commas_local_dates_and_two_visits_a_day(
+    german: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*german, *STYLE, *CELLS, *ORDER, "--unit-name", "patient"]) == 0
+    columns = Trajectories.open("hb").columns
+    assert np.asarray(columns["observations"]).tolist() == [[12.5, 0], [9.5, 0], [10, 0], [2, 1]]
+    assert columns["rewards"].tolist() == pytest.approx([-0.005, -0.025, -0.02, 0])
+    assert main(["data", "inspect", "hb"]) == 0
+    assert "Units are called 'patient'." in capsys.readouterr().out
+    words = ["synthesize", "hb", "--out", "run", "--relation", "add_or_remove", "--population", "100"]
+    assert main([*words, "--epsilon", "1", "--delta", "1e-3", "--dry-run", "--unit", "Patientennr"]) == 2
+    assert "the units of these records are called 'patient'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--separator", ";", *ORDER], 6, "expected a CSV file in UTF-8, or in what --encoding names"),
+        (["--encoding", "cp1252"], 2, "the first line is one column, with the separator ';' in it"),
+        ([*STYLE, *ORDER], 2, "the column 'Hb (g/dl)' has a cell that is not a number; expected finite numbers; "),
+        ([*STYLE, *ORDER, "--decimal", ","], 2, "--missing TEXT of a cell without a value"),
+        (
+            [*STYLE, *CELLS, "--time", "Datum"],
+            2,
+            "say how dates are written, as in --time \"try_strptime(DAY, '%d.%m.%Y')",
+        ),
+        ([*STYLE, *CELLS, *ORDER[:2]], 2, "two rows of an episode have the same time; expected one number or one time"),
+        ([*STYLE, *CELLS, *ORDER[:2], "--time", "Gabe"], 2, "or neither a number nor a time"),
+        ([*STYLE, *CELLS, "--time", "Zeit"], 2, "no column 'Zeit' for time"),
+        ([*STYLE, *CELLS, "--time", "Zeit || Datum"], 2, "--time: there is no column 'Zeit'"),
+        (
+            [*STYLE, *CELLS, "--time", "avg(Datum) OVER ()"],
+            2,
+            "--time: the window of 'avg' is not partitioned by the unit",
+        ),
+        ([*STYLE, "--decimal", "'"], 2, '--decimal: "\'" is no decimal sign'),
+        (["--separator", "||"], 2, "--separator: '||' is no sign that can stand between cells"),
+        (["--encoding", "klingon"], 2, "--encoding: 'klingon' is no encoding that is known"),
+        (["--unit", ":transition", "--unit-name", "patient"], 2, "--unit-name has no meaning here"),
+    ],
+)
+def test_what_an_export_is_not_said_to_be_is_refused_with_what_to_say(
+    words: list[str], code: int, message: str, german: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*german, *words]) == code
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert not any(cell in shown for cell in ("Müller", "k.A.", "P7", "12,5"))
+
+
+def test_a_day_is_never_taken_for_a_month(german: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hb.csv").write_text(GERMAN.replace("09.12.", "31.12."), encoding="cp1252")
+    assert main([*german, *STYLE, *CELLS, "--time", "try_strptime(Datum, '%m.%d.%Y')", *ORDER[2:]]) == 2
+    assert "neither a number nor a time" in capsys.readouterr().err
+
+
+def test_how_a_table_without_text_is_written_has_no_meaning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("duckdb")
+    pd.DataFrame(ROWS, columns=["patient", "hour", "pulse", "drug"]).to_parquet("a.parquet")
+    assert main(["data", "import", "a.parquet", *IMPORT, *ACTION, "--next", "--decimal", ","]) == 2
+    assert "leave --separator, --decimal, --encoding and --missing out" in capsys.readouterr().err
+    query = ["--sql", "SELECT 1", "--from", "sqlite:a", "--missing", "-"]
+    assert main(["data", "import", *query, *IMPORT]) == 2
+    assert "no --missing for a query: it is for CSV files" in capsys.readouterr().err
+
+
+def test_a_reward_that_no_column_has(german: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*german[:-2], *STYLE, *CELLS, *ORDER]
+    assert main(words) == 2
+    assert "no column 'reward' for rewards" in (shown := capsys.readouterr().err)
+    assert "--reward 0 serves" in shown
+    assert main([*words, "--reward", "0"]) == 0
+    assert Trajectories.open("hb").columns["rewards"].tolist() == [0, 0, 0, 0]
+    Path("hb.toml").write_text(GERMAN_SPEC.partition("reward =")[0] + '[reward]\nkind = "columns"\n')
+    assert main(["spec", "check", "hb.toml"]) == 2
+    assert "hb.toml: reward: no column is declared" in capsys.readouterr().err
+
+
+def test_a_header_between_semicolons(german: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spec", "init", "hb.csv", *STYLE]) == 0
+    assert 'name = "lfd. Nr."' in (shown := capsys.readouterr().out)
+    assert shown.count("name = ") == 7  # the reward beside six columns
+    assert main(["spec", "check", "hb.toml", "hb.csv", *STYLE]) == 0
+    assert "hb.csv has all columns of the observation." in capsys.readouterr().out
+    Path("tabs.csv").write_text("patient\thour\n1\t2\n")
+    assert main(["spec", "init", "tabs.csv"]) == 2
+    assert 'give --separator "tab"' in capsys.readouterr().err
+    assert main(["spec", "init", "tabs.csv", "--separator", "tab"]) == 0
+    assert 'name = "hour"' in capsys.readouterr().out
+
+
+def test_parts_of_a_column_and_ids_in_mixed_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    vitals = [{"hb": hb, "unit": "g/dl"} for hb in (12.5, None, 10.0, 9.5)]
+    rows = {"id": ["Ann-1", "bob-2", "ANN-1", "Ann-1"], "hour": [1, 1, 3, 2], "vitals": vitals, "Gabe": ["EPO"] * 4}
+    pd.DataFrame(rows).to_parquet("hb.parquet")
+    Path("hb.toml").write_text(GERMAN_SPEC.replace("Hb (g/dl)", "hb"))
+    words = ["data", "import", "hb.parquet", "--spec", "hb.toml", "--unit", "id", "--time", "hour", "--next"]
+    words += ["--column", "hb=vitals.hb", "--reward"]
+    assert main([*words, "0", "--out", "refused"]) == 2
+    assert "two unit ids differ in their case alone" in (shown := capsys.readouterr().err)
+    assert "nn-1" not in shown.lower()
+    last = "coalesce(lag(vitals.hb) OVER (PARTITION BY id ORDER BY hour) / -100, 0)"
+    assert main([*words, last, "--out", "merged", "--unit-case", "merge"]) == 0
+    assert main([*words, last, "--out", "kept", "--unit-case", "keep"]) == 0
+    merged, kept = (Trajectories.open(name) for name in ("merged", "kept"))
+    assert np.asarray(merged.columns["observations"])[:, 0].tolist() == [12.5, 9.5, 10, 2]
+    assert merged.columns["rewards"].tolist() == pytest.approx([0, -0.125, -0.095, 0])  # windows see one unit, too
+    assert [len(data._unit_rows[1]) - 1 for data in (merged, kept)] == [2, 3]
+    arrays = {"observations": np.zeros((2, 1)), "actions": np.zeros(2, int), "rewards": np.zeros(2)}
+    arrays |= {"next_observations": np.zeros((2, 1)), "terminations": np.zeros(2, bool)}
+    np.savez("hb.npz", **arrays, id=np.array(["a", "A"]))
+    bounds = '{"observation": {"kind": "box", "low": [-1], "high": [1]}, "action": {"kind": "discrete", "n": 2}, '
+    bounds += '"reward": {"kind": "box", "low": [0], "high": [1]}, "source": "physics", "terminals": true}'
+    Path("bounds.json").write_text(bounds)
+    assert main(["data", "import", "hb.npz", "--unit", "id", "--spec", "bounds.json", "--out", "arrays"]) == 2
+    assert "two unit ids differ in their case alone" in capsys.readouterr().err

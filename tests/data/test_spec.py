@@ -98,7 +98,7 @@ def test_propensities_are_remembered_and_belong_to_discrete_actions() -> None:
     assert values["propensities"] is True
     assert PublicSpec.from_json(values) == logged
     values["propensities"] = "yes"
-    with pytest.raises(DataError, match="propensities is not a boolean"):
+    with pytest.raises(DataError, match="propensities is neither true nor false"):
         PublicSpec.from_json(values)
     box = Box((0,), (1,))
     with pytest.raises(DataError, match="the action is continuous"):

@@ -85,6 +85,25 @@ def test_each_id_has_one_code_whether_the_ids_grow_or_not(name: str) -> None:
         assert codes.count == len(first_seen)
 
 
+@pytest.mark.parametrize(
+    ("ids", "alone"),
+    [
+        (["A", "B", "a"], True),  # rising texts, in bytes
+        (["b", "A", "B"], True),  # a table
+        (["ä", "Ä", "b"], True),
+        (["a", "b", "a"], False),
+        (["A", "b", "C"], False),
+        ([1, 2, 3], False),
+        ([3, 1, 2], False),
+    ],
+)
+def test_ids_that_differ_in_their_case_alone_are_seen(ids: list[Any], alone: bool) -> None:
+    codes = Codes()
+    for part in (ids[:2], ids[2:]):
+        codes.encode(np.array(part, dtype=object if isinstance(ids[0], str) else np.int64))
+    assert codes.differ_in_case_alone() is alone
+
+
 def test_where_episodes_end_is_told_by_a_flag_by_ids_or_by_the_units() -> None:
     """One person's rows without flags could be any number of episodes, as those of the second could."""
     none = {"terminations": [False] * 5, "truncations": None}

@@ -100,6 +100,29 @@ _CONDITIONAL: dict[str, tuple[type, str]] = {
 """Words of a command -> its class, and the module whose `missing` says what its options make necessary."""
 
 _REGISTRY = ConstructorRegistry()
+_NUMBERS: dict[type, str] = {int: "a whole number", float: "a number"}
+
+
+@_REGISTRY.primitive_rule
+def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Of a word that is no number, a complaint in words."""
+    kind = info.type
+    if kind not in _NUMBERS:
+        return None
+
+    def read(words: list[str]) -> Any:
+        try:
+            return kind(words[0])
+        except ValueError:
+            raise ValueError(f"{words[0][:40]!r} is not {_NUMBERS[kind]}") from None
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.__name__.upper(),
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, (int, kind)) and not isinstance(value, bool),
+        str_from_instance=lambda value: [str(value)],
+    )
 
 
 @_REGISTRY.primitive_rule
@@ -111,8 +134,18 @@ def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     spec = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(kinds[0], parent_markers=info.markers))
     if not isinstance(spec, PrimitiveConstructorSpec):
         return None
+
+    def read(words: list[str]) -> Any:
+        try:
+            return spec.instance_from_str(words)
+        except ValueError:
+            if not _NUMBERS.keys() & set(get_args(kinds[0])):
+                raise
+            raise ValueError(f"{' '.join(words)[:40]!r} are not all numbers") from None
+
     return dataclasses.replace(
         spec,
+        instance_from_str=read,
         is_instance=lambda value: value is None or spec.is_instance(value),
         str_from_instance=lambda value: ["None"] if value is None else spec.str_from_instance(value),
     )

@@ -49,7 +49,8 @@ def require_unit(command: Command) -> None:
             f"the units of these records are called {name!r}, and --unit says {command.unit!r}",
             where=str(command.data),
             expected="a promise to the units whose ids the records have",
-            remedy=f"give --unit {name}, or import the records again with the column of the other ids",
+            remedy=f"give --unit {name}, or import the records again, with the column of the other ids (or, where only "
+            f"the name differs, with --unit-name {command.unit})",
         )
     if name is None and read_spec(command.data)[2] == "id":
         complain(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class DataOverlap:
 
 @dataclass(frozen=True, kw_only=True)
 class DataImport:
-    """Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
+    r"""Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
 
     Args:
         files: tables of one kind (.csv, .csv.gz, .parquet, .arrow), globs and folders of them, also in Hive
@@ -107,6 +107,10 @@ class DataImport:
             ":transition" or ":episode" where each is a unit of its own (D4RL: or ":chunk", pieces of the recording of
             --chunk rows, which are nobody's). Its name is kept: a user who promises something to units of another name
             is refused.
+        unit_name: what a unit is where its column does not begin with that: "patient" of mrn. Later commands then take
+            --unit patient, and certificates and reports say so.
+        unit_case: whether ids of a table that differ in their case alone are one unit (merge) or several (keep); they
+            are refused without it.
         out: folder to write; it must not exist. It holds the private records: keep it where they may be.
         spec: TOML or JSON file with the public bounds (`tacit spec init` writes a template); Minari can do without,
             from its spaces, as can a Parquet file that tacit wrote.
@@ -114,8 +118,13 @@ class DataImport:
             nobody checked whether it mixes units.
         database: where the query runs: postgresql://USER@HOST:PORT/DATABASE, sqlite:FILE or duckdb:FILE. The password
             is taken from the environment (PGPASSWORD) or ~/.pgpass alone.
-        time: column that orders the rows of an episode: numbers, or dates and times; a unit's rows may then lie in
-            several files.
+        time: column that orders the rows of an episode: numbers, or dates and times as 2024-12-31 14:05; a unit's rows
+            may then lie in several files. A second --time orders the rows that the first leaves equal. Other dates are
+            SQL expressions: "try_strptime(day, '%d.%m.%Y')".
+        separator: what stands between the cells of a CSV file: ";", "|" or tab, say; "," without it.
+        decimal: decimal sign of the numbers in a CSV file, where it is ",".
+        encoding: of a CSV file that is not UTF-8: cp1252, latin-1, utf-16.
+        missing: text in a CSV file that says that nothing is known, such as "n.a.", beside empty cells, NA and null.
         next: build the next observation from the next row of the episode, whose last row is truncated unless it
             terminates; "drop" leaves such a truncated row out.
         where: SQL expression that says which rows are read, such as "age >= 18"; windows see these alone.
@@ -140,11 +149,17 @@ class DataImport:
 
     files: Annotated[tuple[str, ...], arg(metavar="[SOURCE ...]", help_behavior_hint="(or --sql)"), Positional] = ()
     unit: str
+    unit_name: str | None = None
+    unit_case: Literal["merge", "keep"] | None = None
     out: Path
     spec: Path | None = None
     sql: str | None = None
     database: Annotated[str | None, arg(name="from")] = None
-    time: str | None = None
+    time: Annotated[tuple[str, ...], UseAppendAction] = ()
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    missing: Annotated[tuple[str, ...], UseAppendAction] = ()
     next: Annotated[tuple[Literal["drop"], ...] | None, arg(metavar="[drop]")] = None
     where: str | None = None
     qualify: str | None = None
@@ -200,10 +215,13 @@ class SpecInit:
     Args:
         table: .csv, .csv.gz, .parquet or .arrow file.
         out: TOML file to write; it must not exist. Without it, the template is printed.
+        separator, encoding: of a CSV file, as for `tacit data import`.
     """
 
     table: Positional[Path]
     out: Path | None = None
+    separator: str | None = None
+    encoding: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,11 +232,14 @@ class SpecCheck:
         spec: TOML or JSON file.
         table: .csv, .csv.gz, .parquet or .arrow file.
         fields: names of the table's columns where they are not those of the spec, as for `tacit data import`.
+        separator, encoding: of a CSV file, likewise.
     """
 
     spec: Positional[Path]
     table: Positional[Path | None] = None
     fields: tuple[str, ...] | None = None
+    separator: str | None = None
+    encoding: str | None = None
 
 
 Data = (

@@ -11,25 +11,28 @@ from typing import Any
 from tacit import plain_files
 from tacit.cli.console import complain, progress, say
 from tacit.cli.data_declarations import DataImport
-from tacit.cli.options import Missing, meaningless, refused, require_given
+from tacit.cli.options import Missing, given, meaningless, refused, require_given
 from tacit.cli.options import named as in_words
 from tacit.data import spec_files
 from tacit.data.sources import databases, lake
 from tacit.data.sources.files import Fields, described_spec
 from tacit.data.sources.sorting import Wanted, read
-from tacit.data.sources.tables import parquet_description
+from tacit.data.sources.tables import Style, parquet_description
 from tacit.data.spec import PublicSpec, Space
+from tacit.data.store import name_units
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
-_SORTED = ("time", "next", "where", "qualify", "reward", "action", "column")
+_SORTED = ("time", "next", "where", "qualify", "reward", "action", "column", "unit_case")
 """Options of tables whose rows are sorted, or computed with."""
+_STYLE = ("separator", "decimal", "encoding", "missing")
+"""Options that say how a CSV file is written."""
 _TABLE = ("fields", "episode", "propensity")
 _KINDS = {
     "csv": ("tables", _TABLE),
     "parquet": ("tables", _TABLE),
-    "table": ("tables", (*_TABLE, *_SORTED, "sql", "database")),
+    "table": ("tables", (*_TABLE, *_SORTED, *_STYLE, "sql", "database")),
     "npz": (".npz", ("episode",)),
     "d4rl": (".hdf5", ("chunk", "horizon")),
     "minari": ("Minari", ("reward_bounds", "propensity", "minari_root", "observation")),
@@ -48,10 +51,12 @@ def import_(command: DataImport) -> None:
     kind = _kind(command)
     named, allowed = _KINDS[kind]
     for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
-        if getattr(command, option) is not None and option not in allowed:
+        if getattr(command, option) not in (None, ()) and option not in allowed:
             takers = " and ".join(dict.fromkeys(kind for kind, taken in _KINDS.values() if option in taken))
             words = in_words("from" if option == "database" else option)
             raise meaningless("data import", words, f"no {words} for {named}: it is for {takers}")
+    if command.unit_name is not None and command.unit.startswith(":"):
+        raise meaningless("data import", "unit-name", f"no --unit-name for {command.unit}: it is for a column of ids")
     require_given("data import", missing(command))
     spec = None if command.spec is None else spec_files.read(command.spec)
     if spec is None and kind in ("parquet", "table"):
@@ -66,6 +71,8 @@ def import_(command: DataImport) -> None:
         else:
             assert spec is not None
             _import_files(command, kind, spec, options)
+    if command.unit_name is not None:
+        name_units(command.out, command.unit_name)
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
     if command.sql is not None and not command.simulated:
@@ -81,7 +88,7 @@ def _kind(command: DataImport) -> str:
         return "table"
     kinds = {_kind_of(name) for name in command.files}
     tables = bool(kinds) and kinds <= {"csv", "parquet", "table"}
-    if tables and ("table" in kinds or any(getattr(command, name) is not None for name in _SORTED)):
+    if tables and ("table" in kinds or any(getattr(command, name) not in (None, ()) for name in (*_SORTED, *_STYLE))):
         return "table"
     if len(kinds) != 1 or (kinds & {"minari", "d4rl"} and len(command.files) != 1):
         raise FileError(
@@ -152,11 +159,16 @@ def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None
         actions=_named(command.action, "action", spec.action, spec.names("actions")),
         columns=_named(command.column, "column", spec.observation, spec.names("observations")),
         fields=fields,
+        unit_case=command.unit_case,
     )
+    style = {name: value for name, value in given(command, *_STYLE).items() if value != ()}
     if command.sql is not None and command.database is not None:
+        if style:
+            name = in_words(next(iter(style)))
+            raise meaningless("data import", name, f"no {name} for a query: it is for CSV files")
         table = databases.table_of(command.sql, command.database)
     else:
-        table = lake.table_of(command.files)
+        table = lake.table_of(command.files, Style(**style))
     read(table, wanted, spec, simulated=command.simulated, store=command.out)
 
 

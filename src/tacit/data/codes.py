@@ -40,6 +40,17 @@ class Codes:
         self.count = len(table)
         return codes
 
+    def differ_in_case_alone(self) -> bool:
+        """Whether there are two texts among the ids that are one but for their upper and lower case."""
+        if self._table is not None:
+            texts = [value for value in self._table if isinstance(value, str)]
+            return len({text.casefold() for text in texts}) < len(texts)
+        if not self._rising or self._rising[0].dtype.kind != "S":
+            return False
+        ids = np.concatenate(self._rising)
+        lower = np.char.lower(ids)
+        return not np.array_equal(lower, ids) and len(np.unique(lower)) < len(ids)
+
 
 def _packed(ids: Array) -> Array | None:
     """Ids without an object each: int64, or bytes of ASCII text; None of any others."""

@@ -20,6 +20,15 @@ Array = NDArray[Any]
 Kind = Literal["number", "integer", "category"]
 MISSING = frozenset({"", "nan", "NaN", "NA", "N/A", "<NA>", "null", "None"})
 """Texts that say that a cell or an id is missing."""
+NUMBERS = (
+    'correct it, or say how it is written: --decimal "," of 1,5; --missing TEXT of a cell without a value; of a column '
+    "with another name in the spec, an expression takes signs away, as cast(replace(PAY, '$', '') AS DOUBLE)"
+)
+"""What to do about a cell that is not a number."""
+MISSED = (
+    "say in the spec what a missing cell is, fill it in an expression (coalesce), or leave the row out with --where"
+)
+"""What to do about a cell that is missing."""
 _FILL = "fill:"
 _LARGEST = 2**24  # float32 tells whole numbers apart up to it
 
@@ -51,7 +60,8 @@ class Column:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or set(self.name) & set(",=\n"):
-            raise _wrong("a column", "the name is missing, or holds a comma, a '=' or a line's end", "a plain name")
+            what = "the name is missing, or holds a comma, a '=' or a line's end"
+            raise _wrong("a column", what, "a plain name, under which an expression of the import may read any column")
         if self.kind not in get_args(Kind):
             raise self._wrong("the kind is unknown", " or ".join(get_args(Kind)))
         if self.kind == "category":
@@ -131,13 +141,15 @@ class Column:
             codes = [known[cell] if isinstance(cell, Hashable) else many for cell in cells.tolist()]
             wrong = next((row for row, code in enumerate(codes) if isinstance(code, str)), None)
             if wrong is not None:
-                raise BadCell(f"the column {self.name!r} has {codes[wrong]}", self._expected, wrong)
+                remedy = None if self.kind == "category" else NUMBERS
+                raise BadCell(f"the column {self.name!r} has {codes[wrong]}", self._expected, wrong, remedy)
             values = np.array(codes, np.float64)
             absent = np.isnan(values)
         if absent.any():
             if self.missing == "refuse":
                 what = f"the column {self.name!r} has a missing value"
-                raise BadCell(what, "a value in every row, or missing 'flag' or 'fill:VALUE'", int(np.argmax(absent)))
+                expected = "a value in every row, or missing 'flag' or 'fill:VALUE'"
+                raise BadCell(what, expected, int(np.argmax(absent)), MISSED)
             fill = self.bounds[0] if self.missing == "flag" else self._code(self.missing.removeprefix(_FILL))
             values = np.where(absent, fill, values)
         broken = ~np.isfinite(values) | ((values != np.rint(values)) & (self.kind == "integer"))
@@ -147,7 +159,11 @@ class Column:
 
     @property
     def _expected(self) -> str:
-        return "one of the labels of the spec" if self.kind == "category" else "finite numbers, whole where declared so"
+        return (
+            "one of the labels of the spec, as it is written there"
+            if self.kind == "category"
+            else "finite numbers, whole where declared so"
+        )
 
     def _code(self, cell: Any) -> float | str:
         """The number of a cell, NaN of a missing one; or words for what it is instead."""
@@ -175,11 +191,12 @@ class BadCell(Exception):
     Args:
         what, expected: of the error that names the file.
         row: of these cells.
+        remedy: of the error, where there is one beside correcting the cell.
     """
 
-    def __init__(self, what: str, expected: str, row: int) -> None:
+    def __init__(self, what: str, expected: str, row: int, remedy: str | None = None) -> None:
         super().__init__(what)
-        self.what, self.expected, self.row = what, expected, row
+        self.what, self.expected, self.row, self.remedy = what, expected, row, remedy
 
 
 class _Known(dict[Any, float | str]):

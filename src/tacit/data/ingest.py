@@ -36,6 +36,7 @@ class Ingest:
         unit: name of the column of the unit ids, if it has one.
         queried: whether a query made the records, of which nobody checked that it mixes no units.
         digest_key: secret bytes, under which the ids of a shard's units leave digests (`Records.digests`).
+        case_matters: whether ids of units that differ in their case alone are different units; else they are refused.
 
     Raises:
         FileError: the folder exists already or cannot be written.
@@ -50,6 +51,7 @@ class Ingest:
         unit: str | None = None,
         queried: bool = False,
         digest_key: bytes | None = None,
+        case_matters: bool = False,
     ) -> None:
         if not isinstance(spec, PublicSpec):
             raise DataError(
@@ -69,7 +71,7 @@ class Ingest:
         self._total, self._grouped = 0, True
         self._kinds: dict[str, type] = {}
         self._owner: UnitKind = "id"
-        self._unit, self._queried = unit, queried
+        self._unit, self._queried, self._case_matters = unit, queried, case_matters
         self._digests = None if digest_key is None else Digests(digest_key)
 
     def __enter__(self) -> Ingest:
@@ -148,6 +150,13 @@ class Ingest:
         """
         if self._total == 0:
             raise self._error("there are no records", "at least one transition")
+        if not self._case_matters and self._units.differ_in_case_alone():
+            raise DataError(
+                "two unit ids differ in their case alone, and one unit could pass for two",
+                where=self._where,
+                expected="one way to write the id of each unit",
+                remedy="write them alike; or give --unit-case merge if they are one unit, --unit-case keep if several",
+            )
         self._refuse_bounds_of_others()
         self._refuse_fitted_bounds()
         self._units = self._episodes = Codes()  # the ids have done their work
@@ -208,7 +217,7 @@ class Ingest:
         try:
             numbers = coded(space.columns, values)
         except BadCell as bad:
-            raise self._error(bad.what, bad.expected, bad.row) from None
+            raise self._error(bad.what, bad.expected, bad.row, remedy=bad.remedy) from None
         return numbers[:, 0] if isinstance(space, Discrete) else numbers
 
     def _code(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array, Array]:

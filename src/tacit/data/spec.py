@@ -222,9 +222,9 @@ class PublicSpec:
         for name, question in (("terminals", "episodes can terminate"), ("propensities", "there are propensities")):
             if not isinstance(getattr(self, name), bool):
                 raise DataError(
-                    f"{name} is not a boolean",
+                    f"{name} is neither true nor false",
                     where="PublicSpec",
-                    expected="True or False",
+                    expected="true or false (in Python True or False)",
                     remedy=f"say whether {question}",
                 )
         if self.propensities and not isinstance(self.action, Discrete):
@@ -475,9 +475,16 @@ def _column_from_json(values: Any) -> Column:
 
 
 def _space_from_json(values: Any) -> Space:
-    if isinstance(values, Mapping) and set(values) == {"kind", "columns"} and values["kind"] == "columns":
-        listed = values["columns"]
-        return space_of(*map(_column_from_json, listed if isinstance(listed, Sequence) else ()))
+    if isinstance(values, Mapping) and values.get("kind") == "columns" and set(values) <= {"kind", "columns"}:
+        listed = values.get("columns")
+        if not isinstance(listed, Sequence) or not listed:
+            raise DataError(
+                "no column is declared",
+                where="PublicSpec.from_json",
+                expected="in TOML a block [[SPACE.columns]] for each, with its name, and low and high or labels",
+                remedy="write it; an action or a reward that no table has is computed: tacit data import --reward 0",
+            )
+        return space_of(*map(_column_from_json, listed))
     if isinstance(values, Mapping) and set(values) == {"kind", "low", "high"} and values["kind"] == "box":
         return Box(_floats(values["low"], "Box.low"), _floats(values["high"], "Box.high"))
     if isinstance(values, Mapping) and set(values) == {"kind", "n"} and values["kind"] == "discrete":
@@ -485,6 +492,7 @@ def _space_from_json(values: Any) -> Space:
     raise DataError(
         "a space is neither a box nor discrete",
         where="PublicSpec.from_json",
-        expected='{"kind": "box", "low": [...], "high": [...]} or {"kind": "discrete", "n": 3}',
-        remedy="correct it, or write it with PublicSpec.to_json",
+        expected='{"kind": "columns", "columns": [...]}, {"kind": "box", "low": [...], "high": [...]} or '
+        '{"kind": "discrete", "n": 3}',
+        remedy="correct it; `tacit spec init` writes a template",
     )

@@ -23,7 +23,9 @@ _HEAD = """\
 #
 # 1. Move the columns of the actions below [action], and write [[action.columns]] above each.
 # 2. Delete the columns that nobody needs: ids, times, and next observations that the import builds.
-# 3. Fill in what each column needs, then check the file: tacit spec check SPEC TABLE
+# 3. Name the reward: what a row gained. Where no column has it, choose a name here, and compute it when you import:
+#    --reward "EXPRESSION", or --reward 0 where nothing is valued (not for `tacit evaluate` and `tacit improve`).
+# 4. Fill in what each column needs, then check the file: tacit spec check SPEC TABLE
 
 source = "declared"    # where the bounds come from: environment, physics, declared or public_data
 terminals = true       # false where no episode ever ends by itself
@@ -38,6 +40,12 @@ kind = "number"        # or "integer"; or "category", with labels in place of lo
 # labels = ["no", "yes"]
 # missing = "flag"     # "refuse" where it is not said; "fill:VALUE"; or "flag", a column of its own for missing cells
 # step =               # typical size of a change from one row to the next, for a number; synthesis needs it
+"""
+_REWARD = """\
+[[reward.columns]]
+name = "reward"
+# low =
+# high =
 """
 
 
@@ -86,8 +94,10 @@ def template(names: Sequence[str]) -> str:
 def _blocks(spaces: dict[str, list[str]]) -> Iterator[str]:
     for space, names in spaces.items():
         yield f'[{space}]\nkind = "columns"\n'
-        if space != "observation" and not names:
+        if space == "action" and not names:
             yield f"# [[{space}.columns]]\n"
+        if space == "reward" and not names:
+            yield _REWARD
         yield from (_COLUMN.format(space=space, name=_quoted(name)) for name in names)
 
 

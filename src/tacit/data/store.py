@@ -296,7 +296,7 @@ def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
 
 
 def read_unit(folder: Path) -> str | None:
-    """What the units' ids were called (the name of their column); None where there were no ids, or nobody said.
+    """What the units are called (the name of their ids' column, or `name_units`); None without ids, or a name.
 
     Raises:
         FileError: `spec.json` is missing or damaged.
@@ -311,6 +311,17 @@ def read_queried(folder: Path) -> bool:
         FileError: `spec.json` is missing or damaged.
     """
     return _read_public(folder).queried
+
+
+def name_units(folder: Path, name: str) -> None:
+    """Call the units of a native folder so, in place of the name of the column of their ids.
+
+    Raises:
+        FileError: the folder cannot be written.
+    """
+    with _writing(folder):
+        said = json.loads(plain_files.text(folder / "spec.json"))
+        plain_files.write(folder / "spec.json", json.dumps({**said, "unit": name}, indent=1))
 
 
 class _Public(NamedTuple):

@@ -67,6 +67,39 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         assert [row[0] for row in rows(read(typed(table()), next="drop"))] == [60, 75, 80]
 
 
+@pytest.mark.parametrize("source", [typed, untyped])
+def test_a_second_time_orders_what_the_first_leaves_equal(source: Any) -> None:
+    days = {"day": ["2024-03-01"] * 3 + ["2024-03-02"] + ["2024-03-01"] * 2, "turn": [0, 5, 9, -1, 3, 4]}
+    assert rows(read(source(table(**days)), time=("day", "turn"))) == SORTED
+    assert rows(read(source(table(**days)), time=("try_strptime(day, '%Y-%m-%d')", "turn"))) == SORTED
+    with pytest.raises(DataError, match="two rows of an episode have the same time"):
+        read(source(table(**days)), time="day")
+    # of two episodes that begin on one day the one with the lower turn then is first, whatever its later turns
+    turned = table(
+        day=["2024-03-01", "2024-03-01", "2024-03-02", "2024-03-01", "2024-03-01", "2024-03-02"],
+        turn=[2, 3, 0, 1, 1, 0],
+    )
+    assert [row[0] for row in rows(read(source(turned), time=("day", "turn")))] == [100, 60, 75, 90, 80, 82]
+
+
+ORDERS = [
+    "31.12.2024",
+    "12/31/2024 14:05",
+    "2024-12-31 02:05 PM",
+    "2024-12-31 14:05 CET",
+    "05-12-24",
+    "infinity",
+]
+
+
+@pytest.mark.parametrize("cell", ORDERS)
+def test_dates_that_are_not_written_as_everybody_reads_them_are_refused(cell: str) -> None:
+    for source in (typed, untyped):
+        with pytest.raises(DataError, match="neither a number nor a time") as caught:
+            read(source(table(minute=[cell, *["2024-01-01 10:00"] * 5])))
+        assert cell not in str(caught.value)
+
+
 def by_hand(frame: pd.DataFrame, drop: bool) -> list[tuple[Any, ...]]:
     """(pulse, next pulse, termination, truncation) row by row: what the documentation says, in plain loops."""
     found: list[tuple[Any, ...]] = []

@@ -51,9 +51,9 @@ SCALARS = {
     "length", "ln", "log", "log10", "log2", "lower", "lpad", "ltrim", "make_date", "make_timestamp", "minute", "mod",
     "month", "nullif", "pi", "pow", "power", "prefix", "quarter", "radians", "regexp_extract", "regexp_full_match",
     "regexp_matches", "regexp_replace", "replace", "reverse", "right", "round", "rpad", "rtrim", "second", "sign",
-    "sin", "sqrt", "starts_with", "strftime", "strlen", "strpos", "strptime", "substr", "substring", "suffix", "tan",
-    "to_days", "to_hours", "to_minutes", "to_seconds", "trim", "trunc", "try_strptime", "upper", "week", "weekday",
-    "year",
+    "sin", "sqrt", "starts_with", "strftime", "strlen", "strpos", "strptime", "struct_extract", "substr", "substring",
+    "suffix", "tan", "to_days", "to_hours", "to_minutes", "to_seconds", "trim", "trunc", "try_strptime", "upper",
+    "week", "weekday", "year",
 }
 AGGREGATES = {
     "avg", "bool_and", "bool_or", "count", "max", "mean", "median", "min", "stddev", "stddev_pop",
@@ -200,7 +200,7 @@ def _faults_of(
         yield f"a cast to {word!r} is not allowed"
     elif kind == "COLUMN_REF":
         names = node["column_names"]
-        if len(names) != 1 or names[0] not in header:
+        if names[0] not in header:  # what follows are fields of a column with parts
             yield f"there is no column {'.'.join(map(str, names))[:40]!r}"
         see(names[0])
     elif kind == "WINDOW":

@@ -23,7 +23,7 @@ def from_frame(
     unit: str,
     spec: PublicSpec,
     episode: str | None = None,
-    time: str | None = None,
+    time: str | Sequence[str] | None = None,
     next: sorting.Next | None = None,
     where: str | None = None,
     qualify: str | None = None,
@@ -41,8 +41,8 @@ def from_frame(
         unit: column of the unit's id, or `":transition"` or `":episode"`.
         spec: public bounds; its columns are found by their names.
         episode: column of the episode's id; None takes all rows of a unit between terminations and truncations.
-        time: column that orders the rows of an episode: numbers, or dates and times, none twice in an episode. None
-            keeps the order of the table.
+        time: column or SQL expression that orders the rows of an episode: numbers, or dates and times; of several,
+            each orders the rows that those before it leave equal, and none may stay so. None keeps the table's order.
         next: "keep" builds the next observation from the next row of the episode, and truncates the last row, whose
             next observation is its own; "drop" leaves that row out. None reads columns that begin with `next_`.
         where: SQL expression of the rows that are read; windows see these alone.

@@ -26,6 +26,8 @@ SUFFIXES: Mapping[str, str] = {
     ".feather": "arrow",
     ".ipc": "arrow",
 }
+Reader = Callable[[Path, Sequence[str]], Iterator[tuple[dict[str, Any], int]]]
+"""(file, names of columns) -> their Arrow arrays by name, and how many rows these have, a batch at a time."""
 NOBODY = "__HIVE_DEFAULT_PARTITION__"
 """Value of a Hive partition whose cells are missing."""
 
@@ -40,6 +42,7 @@ class Table:
         batches: (names of columns) -> their batches, Arrow record batches of these types.
         typed: whether the source has types; without, all cells are texts.
         queried: whether a query made it, of which nobody checked that it mixes no units.
+        decimal: what stands before the decimals of numbers that are texts, "." or ",".
     """
 
     name: str
@@ -47,6 +50,7 @@ class Table:
     batches: Callable[[Sequence[str]], Iterator[Any]]
     typed: bool = True
     queried: bool = False
+    decimal: str = "."
 
 
 def quietly(read: Callable[[], T], wrong: TacitError) -> T:
@@ -111,8 +115,12 @@ def kind_of(path: Path) -> str | None:
     return next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)
 
 
-def table_of(sources: Sequence[str]) -> Table:
+def table_of(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> Table:
     """The files of some sources as one table.
+
+    Args:
+        sources: see `listed`.
+        style: how CSV files are written.
 
     Raises:
         FileError: there is no such file, or it is damaged.
@@ -128,7 +136,15 @@ def table_of(sources: Sequence[str]) -> Table:
             remedy="import one kind at a time",
         )
     kind = str(kinds.pop())
-    headers = [(path, header_of(path), partition) for path, partition in files]
+    if style != tables.PLAIN and kind != "csv":
+        raise DataError(
+            "there is no CSV file whose separator, decimal sign, encoding or missing cells could be named",
+            where="sources",
+            expected="CSV files",
+            remedy="leave --separator, --decimal, --encoding and --missing out",
+        )
+    reader = partial(_csv, style=style) if kind == "csv" else _READERS[kind]
+    headers = [(path, header_of(path, style), partition) for path, partition in files]
     parts = [(path, {k: v for k, v in part.items() if k not in header}) for path, header, part in headers]
     first, *others = [
         (path, header | _texts(part)) for (path, part), (_, header, _) in zip(parts, headers, strict=True)
@@ -137,22 +153,24 @@ def table_of(sources: Sequence[str]) -> Table:
     return Table(
         name=first[0].name if not others else f"{len(files)} files",
         kinds={name: naive(kind) for name, kind in agreed.items()},
-        batches=lambda names: (batch for part in parts for batch in _batches(*part, kind, _chosen(agreed, names))),
+        batches=lambda names: (batch for part in parts for batch in _batches(*part, reader, _chosen(agreed, names))),
         typed=kind != "csv",
+        decimal=style.decimal,
     )
 
 
-def header_of(path: Path) -> dict[str, Any]:
+def header_of(path: Path, style: tables.Style = tables.PLAIN) -> dict[str, Any]:
     """Names of a file's columns -> Arrow types; texts, where the format has none.
 
     Raises:
         FileError: it is missing, damaged, or of no kind that is read.
+        DataError: a CSV file is written in another way, or two columns have one name.
     """
     import pyarrow.parquet as pq
 
     kind = kind_of(path)
     if kind == "csv":
-        return _texts(tables.csv_header(path))
+        return _texts(tables.csv_header(path, style))
     read = (lambda: pq.read_schema(path)) if kind == "parquet" else (lambda: _reader(path).schema)
     if kind is None or not plain(path):
         raise tables.unreadable(path, f"a file that is called {', '.join(SUFFIXES)}")
@@ -162,7 +180,7 @@ def header_of(path: Path) -> dict[str, Any]:
     return {field.name: plain_kind(field.type) for field in schema}
 
 
-_IN_WORDS = {"csv": "a CSV file in UTF-8", "parquet": "a Parquet file", "arrow": "an Arrow IPC file"}
+_IN_WORDS = {"csv": tables.CSV, "parquet": "a Parquet file", "arrow": "an Arrow IPC file"}
 
 
 def plain_kind(kind: Any) -> Any:
@@ -218,28 +236,40 @@ def _disagree(path: Path, what: str) -> DataError:
     return DataError(what, where=path.name, expected="files that agree on names and types", remedy=remedy)
 
 
-def _batches(path: Path, partition: Mapping[str, str], kind: str, names: Mapping[str, Any]) -> Iterator[Any]:
+def _batches(path: Path, partition: Mapping[str, str], reader: Reader, names: Mapping[str, Any]) -> Iterator[Any]:
     """Record batches of a file, of the types that are asked for."""
     import pyarrow as pa
 
     own = {name: kind for name, kind in names.items() if name not in partition}
-    wrong = tables.unreadable(path, _IN_WORDS[kind])
+    wrong = tables.unreadable(path, _IN_WORDS[str(kind_of(path))])
 
     def whole(columns: Mapping[str, Any], rows: int) -> Any:
         texts = {key: pa.array([_text_of(partition[key])] * rows, pa.string()) for key in names if key not in own}
         arrays = {name: columns[name].cast(naive(kind)) for name, kind in own.items()} | texts
         return pa.record_batch([arrays[name] for name in names], names=list(names))
 
-    batches = quietly(lambda: _READERS[kind](path, list(own)), wrong)
+    batches = quietly(lambda: reader(path, list(own)), wrong)
     while (batch := quietly(lambda: next(batches, None), wrong)) is not None:
         yield quietly(partial(whole, *batch), wrong)
 
 
-def _csv(path: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int]]:
+def _csv(path: Path, names: Sequence[str], style: tables.Style) -> Iterator[tuple[dict[str, Any], int]]:
     import pyarrow as pa
 
-    for chunk in tables.csv_chunks(path, [], names or tables.csv_header(path)[:1]):
-        yield {name: pa.array(cells, pa.string()) for name, cells in chunk.items()}, len(next(iter(chunk.values())))
+    for chunk in tables.csv_chunks(path, [], names or tables.csv_header(path, style)[:1], style):
+        texts = {name: pa.array(cells, pa.string()) for name, cells in chunk.items()}
+        yield {name: _known(cells, style.missing) for name, cells in texts.items()}, len(next(iter(texts.values())))
+
+
+def _known(texts: Any, missing: Sequence[str]) -> Any:
+    """An Arrow array of texts, where those that say that nothing is known are null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not missing:
+        return texts
+    unknown = pc.is_in(pc.utf8_trim_whitespace(texts), value_set=pa.array(missing, pa.string()))
+    return pc.if_else(unknown, pa.scalar(None, pa.string()), texts)
 
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int]]:
@@ -258,11 +288,7 @@ def _arrow(path: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], i
             yield {name: part.column(name) for name in names}, part.num_rows
 
 
-_READERS: Mapping[str, Callable[[Path, Sequence[str]], Iterator[tuple[dict[str, Any], int]]]] = {
-    "csv": _csv,
-    "parquet": _parquet,
-    "arrow": _arrow,
-}
+_READERS: Mapping[str, Reader] = {"parquet": _parquet, "arrow": _arrow}
 
 
 def _reader(path: Path) -> Any:

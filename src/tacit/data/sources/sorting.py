@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.data.columns import MISSING
+from tacit.data.columns import NUMBERS
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.sources import column_sql
 from tacit.data.sources.expressions import Expression, checked
 from tacit.data.sources.files import Fields, declared, refuse_overlooked
 from tacit.data.sources.lake import Table
@@ -31,6 +33,7 @@ from tacit.errors import DataError, FileError, TacitError
 MEMORY = "400MB"
 """That DuckDB may take before it spills."""
 Next = Literal["keep", "drop"]
+UnitCase = Literal["merge", "keep"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Wanted:
         unit: column of the unit's id, or `EACH_TRANSITION` or `EACH_EPISODE`.
         episode: column of the episode's id, which may begin again for each unit where rows are ordered by time; None
             takes all rows of a unit between terminations and truncations.
-        time: column that orders the rows of an episode: numbers, or dates and times; None keeps the table's order.
+        time: what orders the rows of an episode, a column or an expression: numbers, or dates and times; of several,
+            each orders the rows that those before it leave equal. None keeps the table's order.
         next: build the next observation from the next row of the episode; its last row is truncated ("keep", where the
             next observation is its own) or left out ("drop"). None reads the columns of next observations.
         where: expression that says which rows are read; windows see these alone.
@@ -50,11 +54,13 @@ class Wanted:
         actions: name of an action's column in the spec -> its expression; "" names the only one.
         columns: likewise of the observation's columns.
         fields: names of the columns; None takes `Fields.of`.
+        unit_case: of ids that differ in their case alone: they are one unit ("merge"), or several ("keep"). None
+            refuses them.
     """
 
     unit: str
     episode: str | None = None
-    time: str | None = None
+    time: str | Sequence[str] | None = None
     next: Next | None = None
     where: str | None = None
     qualify: str | None = None
@@ -62,6 +68,7 @@ class Wanted:
     actions: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     fields: Fields | None = None
+    unit_case: UnitCase | None = None
 
     @property
     def owner(self) -> str | None:
@@ -69,6 +76,11 @@ class Wanted:
         if self.unit == EACH_TRANSITION:
             return None
         return self.episode if self.unit == EACH_EPISODE else self.unit
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The columns and expressions of `time`, if there are any."""
+        return (self.time,) if isinstance(self.time, str) else tuple(self.time or ())
 
 
 def read(
@@ -89,12 +101,13 @@ def read(
     _check(table, wanted)
     refuse_overlooked(table.name, tuple(table.kinds), wanted.fields or Fields.of(spec), spec)
     unit = None if wanted.unit in (EACH_TRANSITION, EACH_EPISODE) else wanted.unit
-    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried) as ingest:
+    kept = wanted.unit_case == "keep"
+    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, case_matters=kept) as ingest:
         ingest.start(table.name, numbered=False)
         with _engine(store) as engine:
             query, names = _query(table, wanted, spec, engine)
             blocks = _blocks(table, query, names, spec, engine)
-            if wanted.time is not None:
+            if wanted.times:
                 blocks = in_order(blocks, table.name)
             if wanted.next is not None:
                 blocks = with_next(blocks, drop=wanted.next == "drop")
@@ -117,11 +130,12 @@ _FIELDS = (
 
 
 def _check(table: Table, wanted: Wanted) -> None:
-    for name, meaning in ((wanted.unit, "unit"), (wanted.episode, "episode"), (wanted.time, "time")):
+    words = [(name, "time") for name in wanted.times if name.isidentifier()]  # all others are expressions
+    for name, meaning in ((wanted.unit, "unit"), (wanted.episode, "episode"), *words):
         if name is not None and name not in (EACH_TRANSITION, EACH_EPISODE) and name not in table.kinds:
             raise _missing(table, name, meaning)
     apart = wanted.owner is None  # then no other row is of the same unit
-    if (wanted.next is not None and (wanted.time is None or apart)) or (wanted.time is not None and apart):
+    if (wanted.next is not None and not wanted.times) or (wanted.times and apart):
         raise DataError(
             "the order of an episode's rows is not defined",
             where=table.name,
@@ -139,10 +153,23 @@ def _check(table: Table, wanted: Wanted) -> None:
 
 def _missing(table: Table, name: str, meaning: str) -> DataError:
     what = f"there is no unit id: no column {name!r}" if meaning == "unit" else f"no column {name!r} for {meaning}"
-    built = {"next_observations": "build them with time= and next=", "terminations": "declare terminals=False"}
-    other = built.get(meaning, "name the one that is there with unit=, episode=, time= or fields=")
-    remedy = f"rename the column, or {other} (in a command --unit, --time, --next, ...)"
+    remedies = {
+        "next_observations": "let time= and next= build it (in a command --time and --next)",
+        "terminations": "declare terminals=False",
+        "rewards": REWARD,
+        "observations": "name it with --fields, or compute it: --column NAME=EXPRESSION",
+        "actions": "name it with --fields, or compute it: --action NAME=EXPRESSION",
+    }
+    other = "name the one that is there with unit=, episode=, time= or fields= (in a command --unit, --fields, ...)"
+    remedy = f"rename the column, or {remedies.get(meaning, other)}"
     return DataError(what, where=table.name, expected="a column of that name", remedy=remedy)
+
+
+REWARD = (
+    'name it with --fields rewards=COLUMN, or compute it, as in --reward "-abs(pulse - 75) / 145"; where nothing is '
+    "valued, --reward 0 serves tacit synthesize and tacit learn"
+)
+"""What to do where no column is the reward."""
 
 
 # -- the engine --------------------------------------------------------------------------------------------------------
@@ -191,13 +218,16 @@ def _rows(table: Table, used: Sequence[str], query: str, engine: Any) -> Iterato
     def attempted(run: Callable[[], Any], wrong: TacitError) -> Any:
         """What `run` gives; what the engine says of an error quotes cells."""
         kind: type[Exception] = Exception
+        named: re.Match[str] | None = None
         try:
             return run()
         except Exception as error:
-            kind = type(error)
+            kind, named = type(error), re.search(rf"{column_sql.PLACE}(\d{{1,6}})\b", str(error))
         if issubclass(kind, duckdb.InterruptException):
             raise KeyboardInterrupt
         full = issubclass(kind, (duckdb.OutOfMemoryException, duckdb.IOException))
+        if named is not None and int(named[1]) < len(table.kinds):
+            wrong = _not_a_number(table, list(table.kinds)[int(named[1])])
         raise failed[0] if failed else _full(table) if full else wrong
 
     schema = pa.schema([(name, table.kinds[name]) for name in used])
@@ -219,12 +249,18 @@ def _full(table: Table) -> FileError:
     )
 
 
+def _not_a_number(table: Table, name: str) -> DataError:
+    what = f"the column {name!r} has a cell that is not a number"
+    return DataError(what, where=table.name, expected="finite numbers", remedy=NUMBERS)
+
+
 def _uncomputable(what: str, table: Table) -> DataError:
     return DataError(
         what,
         where=table.name,
-        expected="numbers in arithmetic (of CSV and SQLite, what the spec declares no number is a text)",
-        remedy="correct the expression, for example with cast(COLUMN AS DOUBLE) or try_cast, or the data",
+        expected="numbers in arithmetic, and dates as strptime has them (of CSV and SQLite, what the spec declares no "
+        "number is a text)",
+        remedy="correct the expression or the data; try_cast(COLUMN AS DOUBLE) and try_strptime skip such a cell",
     )
 
 
@@ -239,30 +275,43 @@ def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple
     fields = wanted.fields or Fields.of(spec)
     made, where, qualify = _expressions(table, wanted, spec, fields, engine)
     columns = _columns(table, wanted, spec, fields, made)
-    by = (wanted.owner, wanted.episode, wanted.time)
+    moments = {
+        text: _expression(text, "--time", table, wanted, engine) for text in wanted.times if text not in table.kinds
+    }
+    by = (wanted.owner, wanted.episode, *wanted.times)
     direct = [source for pairs in columns.values() for _, source in pairs if isinstance(source, str)]
-    read = {name for expression in (*made.values(), *where, *qualify) for name in expression.columns}
+    read = {name for expression in (*made.values(), *moments.values(), *where, *qualify) for name in expression.columns}
     used = tuple(name for name in table.kinds if name in {*by, *direct, *read})
-    numbers = () if table.typed else _numbers(spec, fields)
+    numbers = set() if table.typed else _numbers(spec, fields)
     selected: list[str] = []
     names: Names = {}
     for target, pairs in columns.items():
         for known, source in pairs:
-            text = _raw(source) if isinstance(source, str) else source.sql(used, engine)
+            if isinstance(source, str):
+                text = column_sql.cell(table, source, source in numbers)
+            else:
+                text = source.sql(used, engine)
             names.setdefault(target, []).append((known, f"c{len(selected)}"))
             selected.append(f"{text} AS c{len(selected)}")
     keys: dict[str, list[str]] = {}
     whose = None if wanted.unit in (EACH_TRANSITION, EACH_EPISODE) else wanted.unit
     for target, name in (("unit", whose), ("episode", wanted.episode)):
         if name is not None:
-            texts = _is_text(table, name)
-            selected.append(f"{f'trim({_raw(name)})' if texts else _raw(name)} AS {target}")
+            texts = column_sql.is_text(table, name)
+            selected.append(f"{f'trim({column_sql.raw(name)})' if texts else column_sql.raw(name)} AS {target}")
             keys[target] = [f"strlen({target})", target] if texts else [target]
-    times = {} if wanted.time is None else _times(table, wanted.time)
+    times: dict[str, str] = {}
+    for i, name in enumerate(wanted.times):
+        computed = name in moments
+        made_of = column_sql.time(moments[name].sql(used, engine)) if computed else column_sql.times(table, name)
+        times |= {f"{part}_{i}": text for part, text in made_of.items()}
     selected += [f"{text} AS {name}" for name, text in times.items()]
-    raw = [f"{_quoted(name)} AS {_raw(name)}" for name in used]
-    typed = [f"{_number(name) if name in numbers else _quoted(name)} AS {_quoted(name)}" for name in used]
+    raw = [f"{column_sql.quoted(name)} AS {column_sql.raw(name)}" for name in used]
+    typed = [f"{column_sql.typed(table, name, name in numbers)} AS {column_sql.quoted(name)}" for name in used]
     inner = f"SELECT {', '.join(raw + typed)} FROM source"
+    if wanted.unit_case == "merge" and whose is not None and column_sql.is_text(table, whose):
+        name = column_sql.quoted(whose)
+        inner = f"SELECT {', '.join(raw + typed)} FROM (SELECT * REPLACE (lower({name}) AS {name}) FROM source)"
     for condition in where:
         kept = f'SELECT *, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
         inner = f'SELECT * FROM ({kept}) WHERE "kept row"'
@@ -270,7 +319,7 @@ def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple
     for condition in qualify:
         kept = f'SELECT {", ".join(selected)}, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
         chosen = f'SELECT * EXCLUDE ("kept row") FROM ({kept}) WHERE "kept row"'
-    return (_ordered(chosen, keys, [name for name in times if name != ZONE]), used), names
+    return (_ordered(chosen, keys, [name for name in times if not name.startswith(ZONE)]), used), names
 
 
 def _ordered(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]) -> str:
@@ -279,10 +328,14 @@ def _ordered(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]
         return query
     unit, episode = keys.get("unit", []), keys.get("episode", [])
     if episode:
-        began = [f"min({time}) OVER (PARTITION BY {', '.join(keys)}) AS began_{time}" for time in times]
-        query = f"SELECT *, {', '.join(began)} FROM ({query})"
-        episode = [*(f"began_{time}" for time in times), *episode]
+        began = f"min(row({', '.join(times)})) OVER (PARTITION BY {', '.join(keys)}) AS began"
+        query = f"SELECT *, {began} FROM ({query})"
+        episode = ["began", *episode]
     return f"SELECT * FROM ({query}) ORDER BY {', '.join([*unit, *episode, *times])}"
+
+
+def _expression(text: str, option: str, table: Table, wanted: Wanted, engine: Any) -> Expression:
+    return checked(text, option, tuple(table.kinds), wanted.owner, engine)
 
 
 def _expressions(
@@ -291,7 +344,7 @@ def _expressions(
     """Checked expressions by field and name in the spec, and those of the rows that are read and kept."""
 
     def check(text: str, option: str) -> Expression:
-        return checked(text, option, tuple(table.kinds), wanted.owner, engine)
+        return _expression(text, option, table, wanted, engine)
 
     made: dict[tuple[str, str], Expression] = {}
     for target, option, given in (
@@ -356,59 +409,6 @@ def _numbers(spec: PublicSpec, fields: Fields) -> set[str]:
     return names - {fields.terminations, fields.truncations}
 
 
-def _number(name: str) -> str:
-    texts = ", ".join(f"'{text}'" for text in sorted(MISSING))
-    cell = f"trim({_quoted(name)})"
-    return f"CASE WHEN {cell} IN ({texts}) THEN NULL ELSE CAST({cell} AS DOUBLE) END"
-
-
-def _quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
-
-
-def _is_text(table: Table, name: str) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(table.kinds[name]))
-
-
-def _raw(name: str) -> str:
-    """A column as the source has it; under its own name, a number of a source without types is one."""
-    return _quoted(f"{name} as it is")
-
-
-def _times(table: Table, name: str) -> dict[str, str]:
-    """Columns of the query that order the rows; of texts, numbers, times, and the zone of these.
-
-    Raises:
-        DataError: the column has no order.
-    """
-    import pyarrow as pa
-
-    kind, raw = table.kinds[name], _raw(name)
-    types = pa.types
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return {TIME: raw}
-    if types.is_timestamp(kind) or types.is_date(kind):
-        return {TIME: f"epoch_{'ns' if getattr(kind, 'unit', '') == 'ns' else 'us'}({raw})"}
-    if not types.is_string(kind):
-        raise DataError(
-            f"the time column {name!r} is no number and no time",
-            where=table.name,
-            expected="numbers, dates, or dates with times",
-            remedy="choose another column, or cast this one in a query",
-        )
-    zone = r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*([Zz]|UTC|[+-]\d\d(?::?\d\d)?)$"
-    found = f"regexp_extract(trim({raw}), '{zone}', 1)"
-    bare = f"left(trim({raw}), strlen(trim({raw})) - strlen({found}))"
-    return {
-        TIME: f"TRY_CAST(trim({raw}) AS DECIMAL(38, 9))",
-        MOMENT: f"epoch_us(TRY_CAST({bare} AS TIMESTAMP))",
-        ZONE: found,
-    }
-
-
 # -- what comes out ----------------------------------------------------------------------------------------------------
 
 
@@ -421,8 +421,11 @@ def _blocks(
     for batch in _rows(table, used, text, engine):
         block: Block = {"row": np.arange(row, row + batch.num_rows)}
         row += batch.num_rows
-        for name in {"unit", "episode", TIME, MOMENT, ZONE} & set(batch.schema.names):
+        for name in {"unit", "episode"} & set(batch.schema.names):
             block[name] = _numpy(batch.column(name))
+        for name in (TIME, MOMENT, ZONE):
+            parts = [part for part in batch.schema.names if part.startswith(f"{name}_")]
+            block[name] = {part.removeprefix(f"{name}_"): _numpy(batch.column(part)) for part in parts}
         for target, pairs in names.items():
             words = {column.name for column in declared(spec, target) if column.kind == "category"}
             cells = {name: _cells(batch.column(name), target, table, known not in words) for known, name in pairs}
@@ -452,7 +455,8 @@ def _cells(column: Any, target: str, table: Table, numbers: bool) -> Array:
             f"{target} has a column or an expression that gives neither numbers nor texts",
             where=table.name,
             expected="numbers, texts or truth values",
-            remedy="compute numbers from it, for example with epoch(TIME) or date_diff('day', TIME, OTHER)",
+            remedy="compute numbers from it, as with epoch(TIME) or date_diff('day', TIME, OTHER), or take a part of "
+            "it, COLUMN.PART",
         )
     if types.is_decimal(kind) or (numbers and types.is_string(kind)):
         with contextlib.suppress(pa.ArrowInvalid):  # a text that is no number is refused later, by its column

@@ -13,7 +13,8 @@ from tacit.errors import DataError
 Block = dict[str, Any]
 """Rows by name: arrays [n, ...], or cells [n] by column; "row", and "unit" and "episode" where there are any."""
 TIME, MOMENT, ZONE = "time", "moment", "zone"
-"""What orders rows: a number or a moment; of texts, a number or a moment, and the zone that stands in the text."""
+"""What orders rows, by the place of its column among the times: a number or a moment; of texts, a number or a moment,
+and the zone that stands in the text."""
 
 
 def in_order(blocks: Iterator[Block], where: str) -> Iterator[Block]:
@@ -23,28 +24,40 @@ def in_order(blocks: Iterator[Block], where: str) -> Iterator[Block]:
         DataError: a time is missing, is neither a number nor a time, has another zone than others, or equals that of
             another row of the episode.
     """
-    first: tuple[bool, str] | None = None
+    first: dict[str, tuple[bool, str]] = {}
     episodes = 0
     for block, after in followed(blocks):
-        missing = _absent(block[TIME])
-        if MOMENT in block:
-            kinds = set(zip(missing.tolist(), block[ZONE].tolist(), strict=True))
-            first = first or next(iter(kinds))
-            if (missing & _absent(block[MOMENT])).any():
-                raise _wrong("the time column has a cell that is missing, or neither a number nor a time", where)
-            if any(kind != first[0] for kind, _ in kinds):
-                raise _wrong("the time column has numbers in some rows and times in others", where)
-            if any(zone != first[1] for _, zone in kinds):
-                raise _wrong("the time column mixes time zones", where, "write all times in one zone, such as UTC")
-        elif missing.any():
-            raise _wrong("the time column has a missing value", where)
-        same = np.logical_and.reduce([block[name] == after[name] for name in (TIME, MOMENT) if name in block])
+        for place, numbers in block[TIME].items():
+            missing = _absent(numbers)
+            if place in block[MOMENT]:
+                _require_alike(missing, block[MOMENT][place], block[ZONE][place], place, first, where)
+            elif missing.any():
+                raise _wrong("the time column has a missing value", where)
+        parts = [block[name][place] == after[name][place] for name in (TIME, MOMENT) for place in block[name]]
         together = joined(block, after)
-        if (together & same).any():
-            raise _wrong("two rows of an episode have the same time", where, "order them by a column that differs")
+        if (together & np.logical_and.reduce(parts)).any():
+            more = "name what orders such rows, a number say, in a second --time"
+            raise _wrong("two rows of an episode have the same time", where, more)
         begun = np.cumsum(~together)
         yield {**block, "number": episodes + begun - ~together}
         episodes += int(begun[-1])
+
+
+def _require_alike(
+    moments_only: Array, moments: Array, zones: Array, place: str, first: dict[str, tuple[bool, str]], where: str
+) -> None:
+    """Refuse texts [n] that are not all numbers, or all moments in one zone; `first` keeps what the first one was."""
+    if (moments_only & _absent(moments)).any():
+        what = "the time column has a cell that is missing, or neither a number nor a time as 2024-12-31 14:05"
+        raise _wrong(
+            what, where, "say how dates are written, as in --time \"try_strptime(DAY, '%d.%m.%Y')\", or correct them"
+        )
+    kinds = set(zip(moments_only.tolist(), zones.tolist(), strict=True))
+    kind, zone = first.setdefault(place, next(iter(kinds)))
+    if any(other != kind for other, _ in kinds):
+        raise _wrong("the time column has numbers in some rows and times in others", where)
+    if any(other != zone for _, other in kinds):
+        raise _wrong("the time column mixes time zones", where, "write all times in one zone, such as UTC")
 
 
 def with_next(blocks: Iterator[Block], *, drop: bool) -> Iterator[Block]:

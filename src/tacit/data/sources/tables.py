@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import io
@@ -9,6 +10,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,49 @@ KEY = "tacit"
 """Of what tacit says of its rows, in the metadata of a Parquet file or an Arrow table, and in an .npz file."""
 MOST, SPARE = 1_100, 2**16
 LINE, TEXT, CELLS = 2**22, 2**30, 2**27
-"""Bytes of a line, and bytes and commas of `CHUNK` rows of a text, at most: without an end of line or of a quotation, a
-parser would take a file that unpacks to terabytes for one row, and keep it."""
+"""Bytes of a line, and bytes and separators of `CHUNK` rows of a text, at most: without an end of line or of a
+quotation, a parser would take a file that unpacks to terabytes for one row, and keep it."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How CSV files are written.
+
+    Args:
+        separator: what stands between two cells, one character or "tab".
+        decimal: what stands before the decimals of a number, "." or ",".
+        encoding: of the text.
+        missing: cells that say that nothing is known, beside those of `columns.MISSING`.
+
+    Raises:
+        DataError: one is none of these, or the separator is the decimal sign.
+    """
+
+    separator: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "separator", "\t" if self.separator == "tab" else self.separator)
+        if len(self.separator) != 1 or self.separator.isalnum() or self.separator in " .\"'\r\n":
+            self._refuse("--separator", "no sign that can stand between cells", 'one sign, such as ";", or "tab"')
+        if self.decimal not in (".", ","):
+            self._refuse("--decimal", "no decimal sign", '"." or ","')
+        try:
+            codecs.lookup(self.encoding)
+        except (LookupError, ValueError):
+            self._refuse("--encoding", "no encoding that is known", "a name such as utf-8, cp1252 or utf-16")
+
+    def _refuse(self, option: str, what: str, expected: str) -> None:
+        value = getattr(self, option.removeprefix("--"))
+        raise DataError(f"{value[:20]!r} is {what}", where=option, expected=expected, remedy="write it so")
+
+
+PLAIN = Style()
+CSV = "a CSV file in UTF-8, or in what --encoding names (such as cp1252)"
+"""In words."""
+_SEPARATORS = ",;\t|"
 
 
 class Text(io.RawIOBase):
@@ -32,19 +75,21 @@ class Text(io.RawIOBase):
 
     Args:
         path: a plain file.
+        separator: of its cells.
 
     Raises:
         ValueError: when a line, or what was read since `rest`, is longer than a table has it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, separator: str = ",") -> None:
+        self._separator = separator.encode()
         self._file: Any = gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
         self._line = 0
         self.rest()
 
     def rest(self) -> None:
         """A chunk of rows is complete."""
-        self._bytes = self._commas = 0
+        self._bytes = self._cells = 0
 
     def readable(self) -> bool:
         """It is."""
@@ -57,8 +102,8 @@ class Text(io.RawIOBase):
         last = read.rfind(b"\n")
         self._line = count - last - 1 if last >= 0 else self._line + count
         self._bytes += count
-        self._commas += read.count(b",")
-        if self._line > LINE or self._bytes > TEXT or self._commas > CELLS:
+        self._cells += read.count(self._separator)
+        if self._line > LINE or self._bytes > TEXT or self._cells > CELLS:
             raise ValueError("a row without an end")
         return count
 
@@ -68,14 +113,30 @@ class Text(io.RawIOBase):
         super().close()
 
 
-def csv_header(path: Path) -> list[str]:
+def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
+    """Names of a CSV file's columns.
+
+    Raises:
+        DataError: there is one, with what separates cells elsewhere in its name.
+        FileError: the file is missing, damaged, or in another encoding.
+    """
     import pandas as pd
 
     def read() -> Any:
-        with Text(path) as text:
-            return pd.read_csv(text, nrows=0, index_col=False, encoding="utf-8")
+        with Text(path, style.separator) as text:
+            return pd.read_csv(text, sep=style.separator, nrows=0, index_col=False, encoding=style.encoding)
 
-    return [str(name) for name in _opened(path, read)]
+    names = [str(name) for name in _opened(path, read)]
+    other = next((sign for sign in _SEPARATORS if sign != style.separator and sign in names[0]), None)
+    if len(names) == 1 and other is not None:
+        written = "tab" if other == "\t" else other
+        raise DataError(
+            f"the first line is one column, with the separator {written!r} in it",
+            where=path.name,
+            expected=f"columns between which {style.separator!r} stands",
+            remedy=f'give --separator "{written}" (in Python, read it with pandas and Trajectories.from_frame)',
+        )
+    return names
 
 
 def parquet_header(path: Path) -> list[str]:
@@ -101,16 +162,19 @@ def parquet_description(path: Path) -> dict[str, Any]:
     return {**value, "rows": footer.num_rows} if isinstance(value, dict) else {}
 
 
-def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
+def csv_chunks(
+    path: Path, names: Sequence[str], ids: Sequence[str], style: Style = PLAIN
+) -> Iterator[dict[str, Array]]:
     import pandas as pd
 
     wanted = {*names, *ids}
     row = 0
-    text = _opened(path, lambda: Text(path))
+    text = _opened(path, lambda: Text(path, style.separator))
     reader = _opened(
         path,
         lambda: pd.read_csv(
             text,
+            sep=style.separator,
             usecols=lambda name: name in wanted,
             dtype=dict.fromkeys(ids, "str"),
             keep_default_na=False,
@@ -118,7 +182,7 @@ def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator
             index_col=False,
             chunksize=CHUNK,
             low_memory=False,
-            encoding="utf-8",
+            encoding=style.encoding,
         ),
     )
     with text, reader:
@@ -297,9 +361,9 @@ def disproportionate(declared: int, stored: int) -> bool:
 
 
 def _kind(path: Path) -> str:
-    return {".csv": "a CSV file in UTF-8", ".parquet": "a Parquet file", ".npz": "an .npz file of arrays"}.get(
-        path.suffix.lower(), "a readable file"
-    )
+    if path.name.lower().endswith((".csv", ".csv.gz")):
+        return CSV
+    return {".parquet": "a Parquet file", ".npz": "an .npz file of arrays"}.get(path.suffix.lower(), "a readable file")
 
 
 def _not_a_number(path: Path, name: str, row: int) -> DataError:
@@ -307,7 +371,7 @@ def _not_a_number(path: Path, name: str, row: int) -> DataError:
         f"the column {name!r} has a cell that is not a number",
         where=f"{path.name}, row {row}",
         expected="a finite number in every row",
-        remedy="correct the data or leave the row out",
+        remedy="correct the data or leave the row out; `tacit data import` takes --decimal and --missing",
     )
 
 

@@ -68,8 +68,8 @@ class Discretisation:
             raise DataError(
                 "the typical size of a step is not declared",
                 where="Discretisation",
-                expected="spec.difference, one positive number per observation dimension",
-                remedy="declare the step of every column, or PublicSpec(difference=...)",
+                expected="in the spec a step for each number of the observation (in Python difference=)",
+                remedy="declare it, and import the records again",
             )
         ends = [(edges[0], edges[-1]) for _, _, edges in self._continuous()]
         if self.edges and [(edges[0], edges[-1]) for edges in self.edges] != ends:

@@ -99,8 +99,8 @@ class Encoder:
             raise DataError(
                 "the typical size of a step is not declared",
                 where="Encoder.from_bounds",
-                expected="spec.difference, one positive number per observation dimension",
-                remedy="declare the step of every column, PublicSpec(difference=...), or use Encoder.from_public",
+                expected="in the spec a step for each number of the observation (in Python difference=)",
+                remedy="declare it and import again, or name --public records, whose steps count (Encoder.from_public)",
             )
         return cls._from_blocks(spec, _uniform(spec.observation), _difference(spec))
 

@@ -1,0 +1,89 @@
+"""SQL of one column: as the source has it, as a number, and as what orders rows."""
+
+from __future__ import annotations
+
+from tacit.data.columns import MISSING
+from tacit.data.sources.lake import Table
+from tacit.data.sources.steps import MOMENT, TIME, ZONE
+from tacit.errors import DataError
+
+PLACE = "tacit column "
+"""What the engine's error of a cell that is no number says before the place of the column."""
+
+
+def typed(table: Table, name: str, number: bool) -> str:
+    """A column as expressions see it: as numbers, where it is texts that ought to be some."""
+    if not number:
+        return quoted(name)
+    text, place = f"trim({quoted(name)})", list(table.kinds).index(name)
+    missing = ", ".join(f"'{word}'" for word in sorted(MISSING))
+    made = f"coalesce(TRY_CAST({pointed(table, text)} AS DOUBLE), error('{PLACE}{place}'))"
+    return f"CASE WHEN {text} IS NULL OR {text} IN ({missing}) THEN NULL ELSE {made} END"
+
+
+def cell(table: Table, name: str, number: bool) -> str:
+    """A column as the source has it, but for the decimal commas of numbers."""
+    return pointed(table, raw(name)) if number else raw(name)
+
+
+def pointed(table: Table, text: str) -> str:
+    """A text whose decimal comma is a point; its points become commas, which no number has."""
+    return f"translate({text}, ',.', '.,')" if table.decimal == "," else text
+
+
+def quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def is_text(table: Table, name: str) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(table.kinds[name]))
+
+
+def raw(name: str) -> str:
+    """A column as the source has it; under its own name, a number of a source without types is one."""
+    return quoted(f"{name} as it is")
+
+
+def times(table: Table, name: str) -> dict[str, str]:
+    """What orders the rows by a column; of texts, numbers, moments, and the zone of these.
+
+    Raises:
+        DataError: the column has no order.
+    """
+    import pyarrow as pa
+
+    kind, as_it_is = table.kinds[name], raw(name)
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return {TIME: as_it_is}
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return {TIME: f"epoch_{'ns' if getattr(kind, 'unit', '') == 'ns' else 'us'}({as_it_is})"}
+    if not types.is_string(kind):
+        raise DataError(
+            f"the time column {name!r} is no number and no time",
+            where=table.name,
+            expected="numbers, dates, or dates with times",
+            remedy="choose another column, or compute a number or a time from it in --time",
+        )
+    number = f"trim({as_it_is})"
+    return {**time(as_it_is), TIME: f"TRY_CAST({pointed(table, number)} AS DECIMAL(38, 9))"}
+
+
+_DATE = r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([ T]+\d{1,2}:\d\d(:\d\d(\.\d+)?)?)?"
+"""Dates that everybody reads alike; of others, the engine would drop words such as PM, and take days for years."""
+
+
+def time(value: str) -> dict[str, str]:
+    """What orders the rows by an expression or a text: numbers, moments, and the zone of these."""
+    text = f"trim(CAST({value} AS VARCHAR))"
+    zone = r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*([Zz]|UTC|[+-]\d\d(?::?\d\d)?)$"
+    found = f"regexp_extract({text}, '{zone}', 1)"
+    bare = f"trim(left({text}, strlen({text}) - strlen({found})))"
+    return {
+        TIME: f"TRY_CAST({text} AS DECIMAL(38, 9))",
+        MOMENT: f"CASE WHEN regexp_full_match({bare}, '{_DATE}') THEN epoch_us(TRY_CAST({bare} AS TIMESTAMP)) END",
+        ZONE: found,
+    }
