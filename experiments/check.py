@@ -77,6 +77,7 @@ EXPERIMENTS = (
     "trajectory_audit",
     "audits",
     "faults",
+    "federation_scale",
     "fuzz",
 )
 

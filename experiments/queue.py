@@ -101,6 +101,7 @@ QUEUE: tuple[Job, ...] = (
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 9.0),
     Job("table2_mazes", 18.0),
+    Job("federation_scale", 0.5),
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
     Job("tune_half_cheetah", 1.5),

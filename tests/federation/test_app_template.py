@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments.loop_grid import LoopGrid
 from flwr.app import Context, RecordDict
-from tests.federation.loop_grid import LoopGrid
 
 from tacit import hub
 from tacit.errors import PlanExhausted
