@@ -30,6 +30,7 @@ EXPERIMENTS = (
     "ope_open_bandit",
     "improvement",
     "improvement_peers",
+    "tune_improvement_peers",
     "trust_region_coverage",
     "figure3_budget",
     "dppg_frontier",

@@ -23,7 +23,7 @@ from torch.nn import functional
 from tacit.agents.discrete_offline import train
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
-from tacit.agents.learners import CQL, DQN, Learner
+from tacit.agents.learners import Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Acting, Policy
 from tacit.envs import clinic
@@ -39,8 +39,8 @@ from tacit.units import Unit
 FEATURES = Scaled(clinic.LOW, clinic.HIGH)
 NETWORK = Mlp((len(clinic.LOW), 64, clinic.ACTIONS))
 LARGEST_REWARD = 6.0
-SAMPLED, STEPS = 40_000, 4_000
-"""Synthetic rows, and steps of the learning from rows."""
+SAMPLED = 40_000
+"""Synthetic rows."""
 Columns = Mapping[str, NDArray[Any]]
 
 
@@ -166,9 +166,9 @@ def imagined(plan: EnsemblePlan, model: nn.Module, generator: np.random.Generato
     return {name: np.concatenate(parts) for name, parts in zip(names, zip(*rows, strict=True), strict=True)}
 
 
-def raking_plan() -> raking_alone.RakingPlan:
+def raking_plan(bins: int = 16, coarse: int = 6) -> raking_alone.RakingPlan:
     """Every column and pairs that matter, cut by the public bounds, over all rows that a patient may have."""
-    raking = Raking.of(clinic.spec(), bins=16, coarse=6, rows_per_unit=32, pool=120_000)
+    raking = Raking.of(clinic.spec(), bins=bins, coarse=coarse, rows_per_unit=32, pool=120_000)
     return raking_alone.RakingPlan(raking=raking)
 
 
@@ -179,12 +179,7 @@ def made(plan: EnsemblePlan | raking_alone.RakingPlan, vault: Vault, seed: int) 
     return raking_alone.fit(plan, vault).value.sample_columns(SAMPLED, seed=seed)
 
 
-def learner_of(way: str) -> Learner:
-    """What learns from the rows of a way."""
-    return DQN(gamma=0.99, reward_scale=0.2) if way == "primorl" else CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)
-
-
-def learned(way: str, columns: Columns, seed: int) -> Acting:
+def learned(learner: Learner, steps: int, columns: Columns, seed: int) -> Acting:
     """A greedy policy of memories from public rows."""
-    theta = train(learner_of(way), NETWORK, FEATURES, columns, steps=STEPS, seed=seed)
+    theta = train(learner, NETWORK, FEATURES, columns, steps=steps, seed=seed)
     return Acting(Policy(FEATURES, NETWORK, Categorical(clinic.ACTIONS)), theta[None], greedy=True)

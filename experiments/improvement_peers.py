@@ -13,7 +13,7 @@ tabular    private value iteration on noisy counts of public cells, with a bonus
 primorl, synthesis
            Q-learning from rows of a private world model or of raking (`experiments.improvement_generators`)
 
-Settings are usual ones. The learner of primorl alone was chosen, between two, on another clinic and a seed of no row.
+Settings were chosen on other clinics (`experiments.tune_improvement_peers`), as ours were.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from experiments.configuration import Json, describe
 from experiments.dppg_tables import markdown
 from experiments.improvement import EPSILONS, SEEDS
 from experiments.improvement_generators import EnsemblePlan
-from experiments.improvement_worlds import COURSE, EPISODES, of_clinic
+from experiments.improvement_worlds import COURSE, EPISODES, World, of_clinic
 from experiments.store import RESULTS, Store
 from tacit import experts as learning
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
-from tacit.agents.learners import BC, CQL
+from tacit.agents.learners import BC, CQL, DQN, Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.envs import clinic
@@ -56,22 +56,22 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 NAME = "improvement_peers"
-WAYS = ("bc", "cql", "tabular", "primorl", "synthesis")
 PEOPLE = 10_000
-EDGES = ((2.5, 4.0, 5.5), (0.0,), (0.0,), (1.0, 2.0))
-"""Public cuts of symptoms, both markers and side effects: 48 cells."""
-CELLS = 48
-ROWS = 16.0
-"""Norm that a patient's counts are clipped to: about its number of visits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TabularPlan(PrivatePlan):
     """One noisy sum of counts and rewards of cells."""
 
     method: ClassVar[str] = "private value iteration on counts"
     source: ClassVar[str] = "Qiao and Wang (NeurIPS 2023)"
     problem: Problem
+    edges: tuple[tuple[float, ...], ...] = ((2.5, 4.0, 5.5), (0.0,), (0.0,), (1.0, 2.0))
+    """public cuts of symptoms, both markers and side effects."""
+    rows: float = 16.0
+    """norm that a patient's counts are clipped to: about its number of visits."""
+    bonus: float = 1.0
+    """how much of the bound on errors is taken from the rewards."""
     noise_multiplier: float | None = None
     unit: Unit | None = None
     epsilon: float | None = None
@@ -81,51 +81,58 @@ class TabularPlan(PrivatePlan):
         """The sum."""
         return (self.problem.part("counts", self.noise_multiplier),)
 
+    @property
+    def cells(self) -> int:
+        """S, how many there are."""
+        return math.prod(len(cuts) + 1 for cuts in self.edges)
+
+    def cells_of(self, seen: NDArray[Any]) -> NDArray[np.int64]:
+        """Cells [N] of memories [N, 6]."""
+        found = np.zeros(len(seen), np.int64)
+        for column, cuts in enumerate(self.edges):
+            found = found * (len(cuts) + 1) + np.searchsorted(cuts, seen[:, column])
+        return found
+
 
 @dataclass(frozen=True)
 class Counts:
-    """Each unit's counts of (cell, action, next cell or end), and summed rewards of (cell, action), over `ROWS`."""
+    """Each unit's counts of (cell, action, next cell or end), and summed rewards of (cell, action), over the norm."""
 
-    problem: Problem
+    plan: TabularPlan
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: object) -> NDArray[np.float64]:
         """Rows [U, L, ...] -> [U, S A (S + 2)]."""
-        visits = Visits.of(rows, self.problem, COURSE)
-        pair = cells(visits.seen) * clinic.ACTIONS + visits.actions
-        after = np.where(visits.terminations, CELLS, cells(visits.after))
-        pairs = CELLS * clinic.ACTIONS
-        width = pairs * (CELLS + 1)
-        place = visits.unit * width + pair * (CELLS + 1) + after
+        plan, count = self.plan, self.plan.cells
+        visits = Visits.of(rows, plan.problem, COURSE)
+        pair = plan.cells_of(visits.seen) * clinic.ACTIONS + visits.actions
+        after = np.where(visits.terminations, count, plan.cells_of(visits.after))
+        pairs = count * clinic.ACTIONS
+        width = pairs * (count + 1)
+        place = visits.unit * width + pair * (count + 1) + after
         moves = np.bincount(place, minlength=visits.units * width).reshape(visits.units, width)
         paid = grouped(visits.unit * pairs + pair, visits.rewards[:, None], visits.units * pairs)
-        vectors = np.concatenate([moves, paid.reshape(visits.units, pairs)], axis=1) / ROWS
+        vectors = np.concatenate([moves, paid.reshape(visits.units, pairs)], axis=1) / plan.rows
         return np.asarray(vectors / np.maximum(1, np.linalg.norm(vectors, axis=1, keepdims=True)))
 
 
-def cells(seen: NDArray[Any]) -> NDArray[np.int64]:
-    """Cells [N] of memories [N, 6]."""
-    found = np.zeros(len(seen), np.int64)
-    for column, edges in enumerate(EDGES):
-        found = found * (len(edges) + 1) + np.searchsorted(edges, seen[:, column])
-    return found
-
-
-def planned(noisy: NDArray[np.float64], noise: float) -> NDArray[np.int64]:
+def planned(plan: TabularPlan, noisy: NDArray[np.float64], noise: float) -> NDArray[np.int64]:
     """The best action of each cell by pessimistic value iteration on noisy sums.
 
     Args:
+        plan: whose sums they are.
         noisy: sums [S A (S + 2)].
         noise: standard deviation of each of them.
     """
-    pairs = CELLS * clinic.ACTIONS
-    moves = np.maximum(noisy[: pairs * (CELLS + 1)].reshape(CELLS, clinic.ACTIONS, CELLS + 1), 0)
-    count = np.maximum(moves.sum(-1), noise * math.sqrt(CELLS))
-    chances, paid = moves / count[..., None], noisy[-pairs:].reshape(CELLS, clinic.ACTIONS) / count
-    bonus = (1 / np.sqrt(count) + noise * math.sqrt(CELLS) / count) * (clinic.REWARD[1] - clinic.REWARD[0]) / 2
-    value = np.zeros(CELLS)
+    cells = plan.cells
+    pairs = cells * clinic.ACTIONS
+    moves = np.maximum(noisy[: pairs * (cells + 1)].reshape(cells, clinic.ACTIONS, cells + 1), 0)
+    count = np.maximum(moves.sum(-1), noise * math.sqrt(cells))
+    chances, paid = moves / count[..., None], noisy[-pairs:].reshape(cells, clinic.ACTIONS) / count
+    error = (1 / np.sqrt(count) + noise * math.sqrt(cells) / count) * (clinic.REWARD[1] - clinic.REWARD[0]) / 2
+    value = np.zeros(cells)
     action_values = paid
     for _ in range(clinic.HORIZON):
-        action_values = np.clip(paid - bonus + chances[..., :CELLS] @ value, -9.0, 5.0)
+        action_values = np.clip(paid - plan.bonus * error + chances[..., :cells] @ value, -9.0, 5.0)
         value = action_values.max(axis=1)
     return np.asarray(action_values.argmax(axis=1))
 
@@ -134,83 +141,101 @@ def planned(noisy: NDArray[np.float64], noise: float) -> NDArray[np.int64]:
 class Table:
     """Acts by a table of cells."""
 
+    plan: TabularPlan
     actions: NDArray[np.int64]
 
     def __call__(
         self, observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator
     ) -> NDArray[np.int64]:
         """Actions [N] of memories [N, 6]."""
-        return self.actions[cells(observations)]
+        return self.actions[self.plan.cells_of(observations)]
 
 
-def plan_of(way: str) -> learning.Consensus | TabularPlan | EnsemblePlan | RakingPlan:
-    """The plan of a way, not calibrated."""
-    if way == "tabular":
-        return TabularPlan(of_clinic().problem)
-    if way == "primorl":
-        return EnsemblePlan()
-    if way == "synthesis":
-        return improvement_generators.raking_plan()
+@dataclass(frozen=True)
+class Way:
+    """How a peer gets from logs to a policy.
+
+    Args:
+        plan: not calibrated.
+        learner: of primorl and synthesis, from the rows that they made.
+        steps: of this learner.
+    """
+
+    plan: learning.Consensus | TabularPlan | EnsemblePlan | RakingPlan
+    learner: Learner | None = None
+    steps: int = 4_000
+
+
+def steps_of_gradients(learner: Learner, **changes: Any) -> learning.Consensus:
+    """Noisy gradient steps of `tacit.experts`, without its votes."""
     features = Scaled(clinic.LOW, clinic.HIGH)
     policy = Policy(features, Mlp((6, 32, clinic.ACTIONS)), Categorical(clinic.ACTIONS))
-    return learning.Consensus(
-        policy=policy,
-        learner=BC() if way == "bc" else CQL(gamma=0.99, reward_scale=1.0),
-        trajectories=0,
-        stable_fraction=0.0,
-        steps=600,
-        expected_batch_size=512,
-        rows_per_expert=16,
-        clip_norm=1.0,
-        rate=1e-2,
-    )
+    settings: dict[str, Any] = {"policy": policy, "learner": learner, "trajectories": 0, "stable_fraction": 0.0}
+    settings |= {"steps": 600, "expected_batch_size": 512, "rows_per_expert": 16, "clip_norm": 1.0, "rate": 1e-2}
+    return learning.Consensus(**{**settings, **changes})
+
+
+CHOSEN: Mapping[str, Way] = {
+    "bc": Way(steps_of_gradients(BC(), rate=3e-2)),
+    "cql": Way(steps_of_gradients(CQL(gamma=0.99, reward_scale=1.0), rate=3e-2)),
+    "tabular": Way(TabularPlan(problem=of_clinic().problem, edges=((4.0,), (0.0,), (0.0,), (1.5,)))),
+    "primorl": Way(EnsemblePlan(), DQN(gamma=0.99, reward_scale=0.2)),
+    "synthesis": Way(
+        improvement_generators.raking_plan(bins=8, coarse=4), CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)
+    ),
+}
+"""By `experiments.tune_improvement_peers`."""
 
 
 def rows() -> list[str]:
     """All keys."""
-    return [f"{way}/{PEOPLE}/{epsilon:g}/{seed}" for way in WAYS for epsilon in EPSILONS[:3] for seed in SEEDS]
+    return [f"{way}/{PEOPLE}/{epsilon:g}/{seed}" for way in CHOSEN for epsilon in EPSILONS[:3] for seed in SEEDS]
 
 
 def configuration(key: str) -> Json:
     """Everything that decides a row, but its seed."""
     way, people, epsilon, _ = key.split("/")
-    extra = {"edges": describe(EDGES), "rows": ROWS} if way == "tabular" else {}
-    if way in ("primorl", "synthesis"):
-        extra = {"learner": describe(improvement_generators.learner_of(way)), "steps": improvement_generators.STEPS}
-    return {"plan": describe(plan_of(way)), "people": people, "epsilon": epsilon, "episodes": EPISODES, **extra}
+    return {"way": describe(CHOSEN[way]), "people": people, "epsilon": epsilon, "episodes": EPISODES}
 
 
 def store(path: Path | None = None) -> Store:
     """The result file."""
-    return Store(path or RESULTS / f"{NAME}.json", configuration, hyperparameters="usual ones, chosen once")
+    return Store(path or RESULTS / f"{NAME}.json", configuration, hyperparameters="chosen on other clinics")
 
 
 def run_row(key: str, results: Store) -> None:
     """Make one row."""
     way, people, epsilon, seed = key.split("/")
-    began, here, plan = time.process_time(), of_clinic(), plan_of(way)
-    unit, delta = Unit("patient", "add_or_remove", int(people)), 0.1 / int(people)
-    plan = plan.calibrate(unit=unit, epsilon=float(epsilon), delta=delta)
-    data = here.data(int(people), int(seed))
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ledger", unit, epsilon=float(epsilon), delta=delta) as ledger,
-    ):
-        if isinstance(plan, TabularPlan):
-            vault = Vault(data, ledger)
-            run = vault.reserve(plan)
-            noisy = vault.noisy_sum(run, "counts", Counts(plan.problem))[0] * unit.size * ROWS
-            assert plan.noise_multiplier is not None
-            table = Table(planned(noisy, plan.noise_multiplier * ROWS))
-            actor: Any = vault.release(run, table, label=Label(("counts",), (), ())).value
-        elif isinstance(plan, EnsemblePlan | RakingPlan):
-            vault = Vault(data.remember(COURSE), ledger)
-            actor = improvement_generators.learned(way, improvement_generators.made(plan, vault, int(seed)), int(seed))
-        else:
-            actor = learning.fit(plan, Vault(data.remember(COURSE), ledger)).value.actor()
-    values = {"score": here.score(actor, COURSE, int(seed)), "cpu_s": round(time.process_time() - began, 1)}
+    values = measured(CHOSEN[way], of_clinic(), int(people), float(epsilon), int(seed))
     results.put(key, dataset="simulated clinic", seed=int(seed), values=values)
     print(f"{key}: {values}", flush=True)
+
+
+def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> Json:
+    """The score of one run on fresh people with the library's own noise, and its cost."""
+    began = time.process_time()
+    unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
+    plan = way.plan.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+    data = here.data(people, seed)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder) / "ledger", unit, epsilon=epsilon, delta=delta) as ledger,
+    ):
+        vault = Vault(data if isinstance(plan, TabularPlan) else data.remember(COURSE), ledger)
+        actor: Any
+        if isinstance(plan, TabularPlan):
+            run = vault.reserve(plan)
+            noisy = vault.noisy_sum(run, "counts", Counts(plan))[0] * unit.size * plan.rows
+            assert plan.noise_multiplier is not None
+            table = Table(plan, planned(plan, noisy, plan.noise_multiplier * plan.rows))
+            actor = vault.release(run, table, label=Label(("counts",), (), ())).value
+        elif isinstance(plan, EnsemblePlan | RakingPlan):
+            assert way.learner is not None
+            columns = improvement_generators.made(plan, vault, seed)
+            actor = improvement_generators.learned(way.learner, way.steps, columns, seed)
+        else:
+            actor = learning.fit(plan, vault).value.actor()
+    return {"score": here.score(actor, COURSE, seed), "cpu_s": round(time.process_time() - began, 1)}
 
 
 def figures() -> list[Figure]:
@@ -222,7 +247,7 @@ def figures() -> list[Figure]:
     results, found = store(), []
     for epsilon in EPSILONS[:3]:
         mine = np.mean([improvement.store().values(f"clinic/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
-        for way in WAYS:
+        for way in CHOSEN:
             score = np.mean([results.values(f"{way}/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
             found.append(Figure(f"clinic, epsilon {epsilon:g}: ahead of {way}", float(mine - score), 0.0))
     return found
@@ -231,7 +256,7 @@ def figures() -> list[Figure]:
 def table(results: Store) -> str:
     """Mean scores, a line a way; a cell without rows says so."""
     lines = []
-    for way in WAYS:
+    for way in CHOSEN:
         cells = []
         for epsilon in EPSILONS[:3]:
             keys = [f"{way}/{PEOPLE}/{epsilon:g}/{seed}" for seed in SEEDS]

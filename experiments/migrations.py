@@ -7,7 +7,8 @@ never what today's has. Where several classes share a name (`Plan`), `beside` na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,7 +23,7 @@ class Migration(Protocol):
     """One change of names."""
 
     def apply(self, settings: dict[str, Json]) -> dict[str, Json]:
-        """The settings of one mapping, in the new names; those that it does not concern as they are."""
+        """The settings of one mapping, in the new names; those that it does not concern are the same object."""
 
 
 @dataclass(frozen=True)
@@ -231,14 +232,26 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 def migrate(configuration: Json, migrations: Iterable[Migration] | None = None) -> Json:
     """A stored configuration in today's names: every change at every depth, one after another."""
+    configuration = copy.deepcopy(configuration)
+    found = list(_mappings(configuration))
     for migration in MIGRATIONS if migrations is None else migrations:
-        configuration = _everywhere(configuration, migration)
+        changed = False
+        for settings in found:
+            after = migration.apply(settings)
+            if after is not settings:
+                after, changed = copy.deepcopy(after), True
+                settings.clear()
+                settings.update(after)
+        if changed:
+            found = list(_mappings(configuration))
     return configuration
 
 
-def _everywhere(configuration: Json, migration: Migration) -> Json:
-    if isinstance(configuration, list):
-        return [_everywhere(one, migration) for one in configuration]
-    if not isinstance(configuration, dict):
-        return configuration
-    return migration.apply({name: _everywhere(value, migration) for name, value in configuration.items()})
+def _mappings(configuration: Json) -> Iterator[dict[str, Json]]:
+    """All of them, the inner ones first."""
+    inner = configuration.values() if isinstance(configuration, dict) else configuration
+    if isinstance(configuration, dict | list):
+        for one in inner:
+            yield from _mappings(one)
+    if isinstance(configuration, dict):
+        yield configuration

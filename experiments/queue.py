@@ -103,6 +103,7 @@ def command_line(
 
 QUEUE: tuple[Job, ...] = (
     Job("improvement", 3.0),
+    Job("tune_improvement_peers", 0.5),
     Job("improvement_peers", 3.0),
     Job("mobility_attack", 1.0),
     Job("dppg_votes", 0.6, ("HalfCheetah/votes/8", "Hopper/votes/8")),

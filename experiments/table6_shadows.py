@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from experiments import synthesis_fits as fits
 from experiments.check import Figure
@@ -47,10 +48,9 @@ from experiments.synthesis_domains import unit
 from experiments.synthesis_mazes import Maze
 from tacit.evaluation.attacks import (
     Presence,
+    Ranked,
     Released,
     Trials,
-    area,
-    hit_rate,
     likelihood_ratios,
     over_runs,
     tpr_bound,
@@ -225,8 +225,12 @@ def found(results: Store, name: str, epsilon: float) -> dict[str, Found]:
 
 def counted(judged: Trials) -> Found:
     """Area and hits of scores."""
-    hits = (over_runs(functools.partial(hit_rate, fpr=fpr), judged) for fpr in FPRS)
-    return Found(over_runs(area, judged), tuple(hits))
+    hits = (over_runs(functools.partial(_hits, fpr=fpr), judged) for fpr in FPRS)
+    return Found(over_runs(Ranked.area, judged), tuple(hits))
+
+
+def _hits(ranked: Ranked, times: NDArray[np.int64], fpr: float) -> float:
+    return ranked.hit_rate(fpr, times)
 
 
 def mu_of(results: Store, name: str, epsilon: float) -> float:

@@ -46,6 +46,8 @@ TWINS: dict[str, tuple[broken.Plant, float]] = {
     "experts": (broken.half_sigma, 4.0),
 }
 """Method -> a mistake, and the epsilon at which it is planted: so few runs of one method show no large one."""
+LONG = ("trajectories", "movement-federated")
+"""Methods whose twins take twenty seconds; mutations of the same parts are caught in `tests/mutations`."""
 PERSON, PLACE = Unit("person", "add_or_remove", 40), Unit("person", "replace_one", 40)
 SUMS: dict[str, tuple[Sum, Unit, bool]] = {
     "everybody": (PoissonSum(name="a", steps=2, sampling_rate=1.0, clip_norm=2.0, noise_multiplier=0.5), PERSON, True),
@@ -85,7 +87,10 @@ def test_a_method_is_below_its_certificate_and_not_far(name: str, noise: int) ->
     assert found.lower >= 4.0
 
 
-@pytest.mark.parametrize("name", library.METHODS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in library.METHODS],
+)
 def test_the_broken_twin_is_above_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, epsilon = TWINS[name]
     single = 12 if name == "transitions" else FEW.single  # one of them may look like the other world's

@@ -120,7 +120,7 @@ def _policies(rng: np.random.Generator, kind: str, m: int, states: int, actions:
 
 def test_no_violation_on_random_processes() -> None:
     worst = 0.0
-    for case in random_cases(400):
+    for case in random_cases(150):
         found = enumerated(case, case.tests())
         assert found.removed <= case.delta
         assert found.added <= NOTHING

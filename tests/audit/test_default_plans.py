@@ -29,10 +29,13 @@ from tacit.privacy.vault import records
 from tacit.units import Unit
 
 FEW = Effort(fused=100, single=8, crowded=1)
-WHOLE = ("privorl-j@1", "raking", "mst", "privsyn", "dr", "improvement", "one-shot", "pategail")
+WHOLE = ("raking", "mst", "privsyn", "dr", "improvement", "one-shot", "pategail")
 """Cases of sums over everybody, of every kind of part and call."""
-LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("privorl@1", "dp-sgd@1", "privorl@0.1", "dp-sgd@0.1")]
-"""Of a thousand steps and more."""
+LONG = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("privorl@0.1", "dp-sgd@0.1", "privorl-j@1", "privorl@1", "dp-sgd@1")
+]
+"""Of hundreds of steps and more."""
 AS = {
     "pre-pate-gan": "pate-gan",
     "pdis": "importance",
@@ -97,7 +100,7 @@ def counted_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("plant", [twice_the_rate, counted_twice])
-@pytest.mark.parametrize("name", ["privorl-j@0.1", "privorl-people", *LONG[2:]])
+@pytest.mark.parametrize("name", ["privorl-j@0.1", "privorl-people", *LONG[:2]])
 def test_a_wrong_rate_and_a_double_count_are_refuted(
     name: str, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +116,7 @@ def test_a_double_count_is_refuted_where_everybody_takes_part(name: str, monkeyp
     assert law(bounds.alarms(*worlds), 0.9875) > 8.0
 
 
+@pytest.mark.slow  # a few steps of every door are tried so in tests/privacy/vault/test_released_bits.py
 def test_digits_tell_nothing_behind_the_lattice_and_everything_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["privorl-j@1"]()
     _, hidden, law = crowd(case)
@@ -161,7 +165,7 @@ def test_the_log_odds_of_a_choice() -> None:
     assert bounds.choice_law(rates.Counts(5, 10, 5, 10), 0.95) == 0.0
 
 
-@pytest.mark.parametrize("name", ["lsl", "ucb-vi", "alignment", "pate-gan"])
+@pytest.mark.parametrize("name", ["lsl", "ucb-vi", "alignment", pytest.param("pate-gan", marks=pytest.mark.slow)])
 def test_one_canary_a_run_is_below_its_certificate(name: str) -> None:
     found = audit(name, effort=FEW, noise=3)
     assert found.stands

@@ -268,7 +268,13 @@ def test_a_folder_of_plt_files_and_a_grid_of_hexagons(tmp_path: Path) -> None:
     assert value.grid == grid
 
 
-@pytest.mark.parametrize("options", [("--rounds", "2"), ("--rounds", "1", "--critics", "table", "--noise", "shared")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--rounds", "2"),
+        pytest.param(("--rounds", "1", "--critics", "table", "--noise", "shared"), marks=pytest.mark.slow),
+    ],
+)
 def test_devices_answer(options: tuple[str, ...], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert run("imitate", *TOWN, *PROMISE[:2], "--method", "pategail", *options, "--out", str(folder)) == 0

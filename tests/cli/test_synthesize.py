@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.cli import main
+from tacit.cli import main, synthesis_plan
+from tacit.methods.synthesis.settings import Pretraining
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -162,7 +164,10 @@ def test_a_slip_binds_no_ledger_and_takes_no_place(
     assert Ledger.read(tmp_path / "visits.ledger").unit.size == 200
 
 
-def test_public_records_start_the_training(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_public_records_start_the_training(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(synthesis_plan, "Pretraining", functools.partial(Pretraining, steps=21))
     write_records(tmp_path / "public.csv", seed=1)
     import_ = [
         "data",

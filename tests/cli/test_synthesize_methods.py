@@ -46,7 +46,10 @@ def synthesize(folders: Path, data: str, *words: str) -> int:
     return main(["synthesize", str(folders / data), *PROMISE, *FEW, *words, "--out", str(folders / "run")])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=pytest.mark.slow if name == "mst" else ()) for name in METHODS],  # as aim, 10 s
+)
 def test_every_method_releases_rows_with_a_certificate(
     method: str, folders: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

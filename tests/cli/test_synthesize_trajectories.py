@@ -236,10 +236,11 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
     assert [one.counts()["episodes"] for one in worlds] == [5, 5, 5]
     promise = ("--unit", "episode", "--relation", "add_or_remove", "--population", "400", "--epsilon", "4")
     line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j"]
-    told = ["--local-context", "1", "--width", "8", "--depth", "1", "--longest", "60", "--trajectories", "20"]
+    told = ["--local-context", "1", "--width", "8", "--depth", "1", "--longest", "60", "--trajectories", "5"]
     public = ["--public", str(tmp_path / "mazes"), "--provenance", "Random mazes."]
     out = ["--out", str(tmp_path / "run")]
     monkeypatch.setattr(plan, "WORLD_STEPS", 21)
+    monkeypatch.setattr(tables, "train_encoder", functools.partial(trajscore.train_encoder, steps=20))
     monkeypatch.setattr(stitching, "TRIES", 1)  # hardly trained networks miss nearly always
     assert main([*line, *told, *public, *out]) == 0
     certificate = Certificate.load(tmp_path / "run" / "certificate.json")

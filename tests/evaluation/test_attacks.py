@@ -11,11 +11,11 @@ import pytest
 from tacit.errors import DataError
 from tacit.evaluation import attacks
 from tacit.evaluation.attacks import (
+    Ranked,
     Trials,
     area,
     attack,
     auc_bound,
-    hit_rate,
     likelihood_ratios,
     over_runs,
     tpr_bound,
@@ -104,19 +104,34 @@ def test_members_are_half_of_the_people_and_each_block_has_its_own_seed() -> Non
 def test_area_and_hits_by_hand() -> None:
     scores, present = np.array([3.0, 1.0, 2.0, 1.0, 0.0]), np.array([True, True, False, False, False])
     assert area(scores, present) == pytest.approx((3 + 1.5) / 6)
-    assert hit_rate(scores, present, 0.01) == 0.5
-    assert hit_rate(scores, present, 0.34) == 0.5
-    assert hit_rate(scores, present, 0.67) == 1.0
+    ranked = Ranked.of(scores, present)
+    assert [ranked.hit_rate(fpr) for fpr in (0.01, 0.34, 0.67)] == [0.5, 0.5, 1.0]
+
+
+def test_runs_that_count_twice_are_as_runs_that_stand_twice() -> None:
+    """Against scores that are repeated and ranked again, ties among them."""
+    rng = np.random.default_rng(0)
+    scores, present = rng.integers(6, size=(9, 7)).astype(float), rng.random((9, 7)) < 0.5
+    times = np.array([0, 2, 1, 0, 3, 1, 1, 0, 1])
+    stand = np.repeat(np.arange(9), times)
+    flat, inside = scores[stand].ravel(), present[stand].ravel()
+    above = (flat[inside][:, None] > flat[~inside]) + (flat[inside][:, None] == flat[~inside]) / 2
+    ranked = Ranked.of(scores, present)
+    assert ranked.area(times) == pytest.approx(above.mean(), rel=1e-12)
+    for fpr in (0.0, 0.1, 0.3, 0.9, 1.0):
+        absent = np.sort(flat[~inside])[::-1]
+        threshold = absent[min(int(fpr * absent.size), absent.size - 1)]
+        assert ranked.hit_rate(fpr, times) == (flat[inside] > threshold).mean()
 
 
 def test_an_interval_over_runs_is_that_of_their_mean() -> None:
     """A hundred runs, half of which find everybody: 0.5 with a standard error of 0.05, however many people."""
     scores = np.repeat(np.arange(100) % 2, 30).reshape(100, 30).astype(float)
     judged = Trials(np.ones((100, 30), bool), scores)
-    found = over_runs(lambda scored, present: float(scored[present].mean()), judged, draws=4_000)
+    found = over_runs(lambda ranked, times: float((times @ scores[:, 0]) / times.sum()), judged, draws=4_000)
     assert found.value == 0.5
     assert [found.low, found.high] == pytest.approx([0.402, 0.598], abs=0.015)
-    same = over_runs(area, Trials(np.tile([True, False], (8, 1)), np.tile([1.0, 0.0], (8, 1))))
+    same = over_runs(Ranked.area, Trials(np.tile([True, False], (8, 1)), np.tile([1.0, 0.0], (8, 1))))
     assert (same.low, same.value, same.high) == (1.0, 1.0, 1.0)
 
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 from experiments.improvement_generators import LARGEST_REWARD, Ensemble, EnsemblePlan, Prediction, imagined
-from experiments.improvement_worlds import OtherClinic, other_clinic, world
+from experiments.improvement_worlds import OtherClinic, of_clinic, other_clinic, world
 
 from experiments import improvement, improvement_peers
 from tacit.envs import clinic, clinic_model
+
+TABLE = improvement_peers.TabularPlan(problem=of_clinic().problem)
 
 
 def test_flat_rows_are_padded_unit_by_unit() -> None:
@@ -93,14 +95,15 @@ def test_a_prediction_that_is_right_costs_less() -> None:
 
 def test_cells_of_public_cuts() -> None:
     seen = np.array([[0.0, -1.0, -1.0, 0.0, 0.0, 0.0], [9.0, 1.0, 1.0, 5.0, 0.0, 0.0]])
-    assert improvement_peers.cells(seen).tolist() == [0, improvement_peers.CELLS - 1]
+    assert TABLE.cells == 48
+    assert TABLE.cells_of(seen).tolist() == [0, 47]
 
 
 def test_value_iteration_on_counts_without_noise_finds_the_action_that_pays() -> None:
-    cells, actions = improvement_peers.CELLS, 6
+    cells, actions = 48, 6
     moves = np.zeros((cells, actions, cells + 1))
     moves[..., -1] = 1e6  # every course ends at once
     paid = np.zeros((cells, actions))
     paid[:, 4] = 2e6
     noisy = np.concatenate([moves.ravel(), paid.ravel()])
-    assert (improvement_peers.planned(noisy, 0.0) == 4).all()
+    assert (improvement_peers.planned(TABLE, noisy, 0.0) == 4).all()

@@ -141,6 +141,7 @@ def test_the_general_histograms_and_three_columns_at_once_are_rows_of_their_own(
     assert other == {name: value for name, value in asked["aim_3"]["plan"].items() if name != "degree"}
 
 
+@pytest.mark.usefixtures("small_pools")
 @pytest.mark.parametrize("way", ["mst", "pate_gan", "noise_only", "raked_of"])
 def test_people_have_the_baselines_of_rows(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthesis_cache, "KEPT", tmp_path)

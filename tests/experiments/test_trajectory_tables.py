@@ -182,11 +182,12 @@ def test_rows_of_another_agent_or_another_audit_are_none(
     assert not again.has("tacit/0")
 
 
+@pytest.mark.usefixtures("small_pools")
 @pytest.mark.parametrize(
     "way",
     [
         "real",
-        "tacit_j",
+        pytest.param("tacit_j", marks=pytest.mark.slow),  # 9 s: `by_gradients` without its rows' weights
         "by_gradients",
         "dp_transformer",
         "raked",

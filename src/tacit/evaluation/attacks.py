@@ -15,12 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from tacit.data.mobility import days as movement
 from tacit.data.mobility.days import LAST, SLOTS, Days
@@ -170,8 +169,8 @@ def attack(
     exposed_ratios, members = ratios[:, exposed], target.present[:, exposed]
     taught = shadow_ratios[:, exposed], shadow.present[:, exposed]
     judged = Trials(target.present, ratios)
-    auc = over_runs(area, judged, confidence=confidence, seed=seed)
-    tpr = over_runs(partial(hit_rate, fpr=fpr), judged, confidence=confidence, seed=seed)
+    auc = over_runs(Ranked.area, judged, confidence=confidence, seed=seed)
+    tpr = over_runs(lambda ranked, times: ranked.hit_rate(fpr, times), judged, confidence=confidence, seed=seed)
     return Attack(
         auc=auc.value,
         auc_low=auc.low,
@@ -191,47 +190,80 @@ def attack(
     )
 
 
-def area(scores: Floats, present: Presence) -> float:
-    """Area under the curve: how often a present score is above an absent one, ties counting half.
+@dataclass(frozen=True)
+class Ranked:
+    """Scores in falling order, for measures that count each run a number of times.
 
-    Raises:
-        DataError: nobody is present, or nobody is absent.
+    Attributes:
+        run: [N], whose score it is, run by run.
+        present: [N], whether the person was in that run.
+        ends: [G], the place of the last of each group of equal scores.
     """
-    flat, truth = scores.ravel(), present.ravel()
-    having = int(truth.sum())
-    without = truth.size - having
-    if not having or not without:
-        raise _bad("there is only one side to tell", "at least one present and one absent score")
-    ranks = stats.rankdata(flat)
-    return float((ranks[truth].sum() - having * (having + 1) / 2) / (having * without))
+
+    run: NDArray[np.int64]
+    present: Presence
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, scores: Floats, present: Presence) -> Ranked:
+        """Scores [T, ...] of runs, and members of the same shape."""
+        flat = scores.ravel()
+        order = np.argsort(-flat)
+        ends = np.append(np.flatnonzero(np.diff(flat[order])), flat.size - 1)
+        return cls(order // (flat.size // len(scores)), present.ravel()[order], ends)
+
+    def area(self, times: NDArray[np.int64] | None = None) -> float:
+        """Area under the curve: how often a present score is above an absent one, ties counting half.
+
+        Args:
+            times: [T], how often each run counts; once without.
+
+        Raises:
+            DataError: nobody is present, or nobody is absent.
+        """
+        having, without = self._counts(times)
+        if not having[-1] or not without[-1]:
+            raise _bad("there is only one side to tell", "at least one present and one absent score")
+        below = 2 * without[-1] - without - np.append(0, without[:-1])  # twice, ties once
+        return float((np.diff(having, prepend=0) * below).sum() / (2 * having[-1] * without[-1]))
+
+    def hit_rate(self, fpr: float, times: NDArray[np.int64] | None = None) -> float:
+        """Share of present scores above the lowest threshold with at most the share `fpr` of absent ones above it."""
+        having, without = self._counts(times)
+        most = min(int(fpr * without[-1]), without[-1] - 1)
+        threshold = int(np.searchsorted(without, most, side="right"))  # the group of the absent score at that place
+        return float(np.append(0, having)[threshold] / having[-1])
+
+    def _counts(self, times: NDArray[np.int64] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Present and absent scores down to the end of each group, [G] each."""
+        counted = np.ones(len(self.run), np.int64) if times is None else times[self.run]
+        everybody, having = np.cumsum(counted), np.cumsum(counted * self.present)
+        return having[self.ends], (everybody - having)[self.ends]
 
 
-def hit_rate(scores: Floats, present: Presence, fpr: float) -> float:
-    """Share of present scores above the lowest threshold with at most the share `fpr` of absent ones above it."""
-    absent = np.sort(scores[~present])[::-1]
-    threshold = absent[min(int(fpr * absent.size), absent.size - 1)]
-    return float((scores[present] > threshold).mean())
+def area(scores: Floats, present: Presence) -> float:
+    """`Ranked.area` of scores and members of one shape."""
+    return Ranked.of(scores, present).area()
 
 
 def over_runs(
-    measure: Callable[[Floats, Presence], float],
+    measure: Callable[[Ranked, NDArray[np.int64]], float],
     judged: Trials,
     *,
     confidence: float = 0.95,
     seed: int = 0,
     draws: int = 400,
 ) -> Rate:
-    """A measure of scores [T, U] and members [T, U] such as `area`, with percentiles over resampled runs.
+    """A measure such as `Ranked.area` over all runs once, with percentiles over resampled runs.
 
     People of one run share its noise, runs share nothing. The people are the same in all of them: the interval does not
     cover other people.
     """
-    rng, again = np.random.default_rng(seed), []
-    for _ in range(draws):
-        chosen = rng.integers(len(judged.scores), size=len(judged.scores))
-        again.append(measure(judged.scores[chosen], judged.present[chosen]))
+    rng, runs = np.random.default_rng(seed), len(judged.scores)
+    ranked = Ranked.of(judged.scores, judged.present)
+    again = [measure(ranked, np.bincount(rng.integers(runs, size=runs), minlength=runs)) for _ in range(draws)]
     low, high = np.quantile(again, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Rate(measure(judged.scores, judged.present), float(low), float(high))
+    return Rate(measure(ranked, np.ones(runs, np.int64)), float(low), float(high))
 
 
 def _separation(ratios: Floats, present: Presence) -> Floats:

@@ -98,9 +98,11 @@ def test_shares_are_counted_and_rounded_once() -> None:
     """Whole numbers of three ranks against rounding the exact sum: 0.4 + 0.4 + 0.4 steps are one step, not none."""
     grid, unit = step(2.0), finest(2.0, 1.0)
     assert unit == grid / 1048576
-    share = counted(np.array([0.4, -0.4, 10.25]) * grid, unit)
+    share = np.empty(3, np.int64)
+    counted(np.array([0.4, -0.4, 10.25]) * grid, unit, share)
     assert on_lattice(3 * share, 2.0, 1.0).tolist() == [grid, -grid, 31 * grid]
-    assert on_lattice(counted(np.array([0.25]), finest(0.0, 1.0)), 0.0, 1.0).tolist() == [0.25]
+    counted(np.array([0.25]), finest(0.0, 1.0), share[:1])
+    assert on_lattice(share[:1], 0.0, 1.0).tolist() == [0.25]
 
 
 def test_the_certificate_names_the_ranks_and_recomputes(tmp_path: Path) -> None:

@@ -67,13 +67,27 @@ def finest(scale: float, clip: float) -> float:
     return step(scale or clip) * 2.0**-FINER
 
 
-def counted(total: Float64, unit: float) -> npt.NDArray[np.int64]:
-    """The multiple of `unit` that is nearest to each number; they must lie within 2^62 units."""
-    return np.rint(total / unit).astype(np.int64)
+def counted(total: Float64, unit: float, out: npt.NDArray[np.int64]) -> None:
+    """The multiple of `unit`, a power of two, that is nearest to each number; they must lie within 2^62 units.
+
+    Args:
+        total: [n]; overwritten.
+        unit: of `finest`.
+        out: [n], for the multiples.
+    """
+    np.multiply(total, 1 / unit, out=total)
+    out[:] = np.rint(total, out=total)
 
 
 def on_lattice(numbers: npt.NDArray[np.int64], scale: float, clip: float) -> Float64:
     """The sum of everybody's `counted` shares, on the lattice of noise of this standard deviation; without noise as
-    it is."""
-    whole = (numbers + 2 ** (FINER - 1)) >> FINER if scale else numbers
-    return np.asarray(whole * (step(scale) or finest(scale, clip)), np.float64)
+    it is.
+
+    Args:
+        numbers: [n], a multiple of `finest` each; overwritten.
+        scale, clip: as for `finest`.
+    """
+    if scale:
+        numbers += 2 ** (FINER - 1)
+        numbers >>= FINER
+    return np.multiply(numbers, step(scale) or finest(scale, clip), dtype=np.float64)

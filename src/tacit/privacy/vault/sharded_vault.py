@@ -29,7 +29,7 @@ from tacit.privacy.certificate.words import sharded
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part, Plan, Rows
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.noise.lattice import counted, finest, on_lattice
+from tacit.privacy.noise.lattice import Float64, counted, finest, on_lattice
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.isolation import Value, behind
@@ -161,22 +161,28 @@ class Shard:
         Raises:
             MechanismError: not every rank answered this step once; nothing is released.
         """
-        ranks = self.ranks
+        ranks, size = self.ranks, step.size
         unit = finest(order.scale, step.part.clip_norm)
-        share = self.noise.gaussian(step.size, of_share(order.scale, ranks.count)).astype(np.float64)
-        slots = np.zeros(ranks.count, np.int64)
-        numbers = counted(share, unit)
+        answer = np.zeros(size + ranks.count, np.int64)
 
-        def summed() -> Int64:
-            total = step.added(self.records, self.noise, share[None], order.divisor / ranks.count)
-            return counted(total[0], unit)
+        def share() -> Float64:
+            return self.noise.gaussian(size, of_share(order.scale, ranks.count)).astype(np.float64)
 
-        with contextlib.suppress(MechanismError):
-            numbers = behind(step.part.name, summed)
-            slots[ranks.rank] = order.token
-        total = behind(step.part.name, lambda: ranks.add(np.concatenate([numbers, slots])), _lost)
-        require_answers(step.part.name, total[step.size :], order.token)
-        return step.handed_out(on_lattice(total[: step.size], order.scale, step.part.clip_norm)[None] / order.divisor)
+        def summed() -> Float64:
+            total = step.added(self.records, self.noise, share()[None], order.divisor / ranks.count)
+            return np.asarray(total[0])
+
+        try:
+            total = behind(step.part.name, summed)
+            answer[size + ranks.rank] = order.token
+        except MechanismError:
+            total = share()
+        counted(total, unit, answer[:size])
+        everybody = behind(step.part.name, lambda: ranks.add(answer), _lost)
+        require_answers(step.part.name, everybody[size:], order.token)
+        mean = on_lattice(everybody[:size], order.scale, step.part.clip_norm)
+        mean /= order.divisor
+        return step.handed_out(mean[None])
 
 
 class ShardedVault(Vault):
