@@ -342,9 +342,15 @@ def secure_table(results: Store) -> str:
         values = results.values(f"secure/devices={devices}/numbers={numbers}")
         spent = [f"{values['device']:.2f} s", f"{values['server']:.2f} s"]
         lines.append(
-            [f"{devices}", f"{numbers:,}", *spent, f"{values['down'] / 1e3:.1f} kB", f"{values['up'] / 1e3:.1f} kB"]
+            [
+                f"{devices} devices",
+                f"{numbers:,}",
+                *spent,
+                f"{values['down'] / 1e3:.1f} kB",
+                f"{values['up'] / 1e3:.1f} kB",
+            ]
         )
-    return markdown(("devices", "numbers", "CPU of a device", "CPU of its server", "to a device", "from it"), lines)
+    return markdown(("numbers", "CPU of a device", "CPU of its server", "to a device", "from it"), lines)
 
 
 def floor_table(results: Store) -> str:
@@ -354,8 +360,8 @@ def floor_table(results: Store) -> str:
         for share in SHARES:
             values = results.values(f"floor/{level}/{share:g}")
             words = [f"{values['floor']:,.0f}", f"{values['opened']:,.0f}", f"{100 * values['dropped']:.1f} %"]
-            lines.append([f"{level}, {LEVELS[level]:,} devices", *words, f"{values['price']:.2f}"])
-    return markdown(("private from", "floor", "answers needed", "may drop out", "noise, over a server's"), lines)
+            lines.append([f"private from the {level}, {LEVELS[level]:,} devices", *words, f"{values['price']:.2f}"])
+    return markdown(("floor", "answers needed", "may drop out", "noise, over a server's"), lines)
 
 
 def tree_table(results: Store) -> str:
@@ -365,8 +371,16 @@ def tree_table(results: Store) -> str:
         for share, dropout in TREES:
             values = results.values(f"tree/{level}/{share:g}/dropout={dropout:g}")
             shown = [f"{100 * values['answered']:.1f} %", f"{100 * values['lost']:.1f} %", f"{values['noise']:.4f}"]
-            lines.append([level, f"{share:g}", f"{100 * dropout:g} %", *shown, f"{1e3 * values['root']:.0f} ms"])
-    heads = ("private from", "floor", "drop out", "in the sum", "nodes lost", "noise, over paper", "CPU of the root")
+            lines.append(
+                [
+                    f"private from the {level}",
+                    f"{share:g}",
+                    f"{100 * dropout:g} %",
+                    *shown,
+                    f"{1e3 * values['root']:.0f} ms",
+                ]
+            )
+    heads = ("floor", "drop out", "in the sum", "nodes lost", "noise, over paper", "CPU of the root")
     return markdown(heads, lines)
 
 
@@ -375,8 +389,8 @@ def flat_table(results: Store) -> str:
     lines = []
     for size in FLAT:
         values = results.values(f"flat/devices={size}")
-        lines.append([f"{size:,}", f"{100 * values['share']:.1f} %", f"{values['price']:.2f}"])
-    return markdown(("devices", "largest floor", "noise, over a server's"), lines)
+        lines.append([f"{size:,} devices", f"{100 * values['share']:.1f} %", f"{values['price']:.2f}"])
+    return markdown(("largest floor", "noise, over a server's"), lines)
 
 
 def table(results: Store) -> str:
