@@ -78,6 +78,7 @@ EXPERIMENTS = (
     "trajectory_audit",
     "audits",
     "faults",
+    "federation_scale",
     "fuzz",
 )
 

@@ -1,4 +1,5 @@
-"""The pages of results: `python -m experiments.pages` puts every table and picture in its place in docs/results/.
+"""The pages of results: `python -m experiments.pages` puts every table and picture in its place in docs/results/,
+and in docs/scale.md.
 
     python -m experiments.pages                        # all pages
     python -m experiments.pages docs/results/mobility.md
@@ -30,6 +31,7 @@ from experiments import (
     experts_table,
     experts_tables,
     faults,
+    federation_scale,
     improvement,
     improvement_peers,
     mobility_attack,
@@ -45,6 +47,7 @@ from experiments.store import RESULTS, ROOT
 from tacit.envs.populations import Kind
 
 PAGES = ROOT / "docs" / "results"
+SCALE = ROOT / "docs" / "scale.md"
 PLACE = re.compile(r"(<!-- results: ([\w ]+) -->\n)(?:(?:(?!<!-- results).)*?<!-- end -->\n)?", re.DOTALL)
 RIVALS = {**trajectory_pages.WHOLE, **synthesis_pages.WORDS, **experts_tables.PRIVATE, **experts_tables.REFERENCES}
 """Of tables of tests."""
@@ -114,6 +117,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "mobility_published": mobility_tables.published,
     "mobility_attack": mobility_attack.table_of_attacks,
     "faults": lambda: faults.table(faults.store()),
+    "federation_secure": lambda: federation_scale.secure_table(federation_scale.store()),
+    "federation_floors": lambda: federation_scale.floor_table(federation_scale.store()),
+    "federation_trees": lambda: federation_scale.tree_table(federation_scale.store()),
+    "federation_flat": lambda: federation_scale.flat_table(federation_scale.store()),
     "improvement_scores": lambda: improvement.scores(improvement.store()),
     "improvement_physical": lambda: improvement.physical(improvement.store()),
     "improvement_statements": lambda: improvement.statements(improvement.store()),
@@ -181,7 +188,7 @@ def filled(text: str) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Fill the pages that are named, or all of them."""
-    for page in [Path(name) for name in arguments] or sorted(PAGES.glob("*.md")):
+    for page in [Path(name) for name in arguments] or [*sorted(PAGES.glob("*.md")), SCALE]:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 

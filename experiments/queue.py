@@ -1,7 +1,8 @@
-"""Run what is missing, one row after another, in one process: `nice -n 19 python -m experiments.queue`.
+"""Run what is missing, one row after another: `nice -n 19 python -m experiments.queue`.
 
     python -m experiments.queue --list                      # what is missing
     python -m experiments.queue tune_agents mazes_plan      # some jobs
+    python -m experiments.queue --jobs 4                    # four rows at once; `--ray ADDRESS`: on a cluster
 
 `QUEUE` names the experiments whose rows are wanted, the most important first, with a budget of CPU hours each. A row
 is written when it is done, so that a stopped queue goes on where it was. Rows that exist are never made again because
@@ -12,6 +13,7 @@ together has `together(keys)`, which groups them, and `run_rows(keys, results)`,
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import sys
 import time
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from experiments.store import Store
+from tacit.parallel import mapped
 
 
 @dataclass(frozen=True)
@@ -43,23 +46,30 @@ class Job:
         wanted = [key for key in module.rows() if not self.prefixes or key.startswith(self.prefixes)]
         return [key for key in wanted if not results.has(key)]
 
-    def run(self, clock: Callable[[], float]) -> None:
-        """Make the missing rows until the hours are spent, by a clock of CPU seconds."""
-        module = importlib.import_module(f"experiments.{self.name}")
-        began, missing = clock(), self.missing()
+    def run(self, clock: Callable[[], float], *, jobs: int = 1, ray: str | None = None) -> None:
+        """Make the missing rows until the hours are spent, by a clock of CPU seconds, so many groups at once."""
+        module, missing = importlib.import_module(f"experiments.{self.name}"), self.missing()
         groups: list[list[str]] = module.together(missing) if hasattr(module, "together") else [[k] for k in missing]
-        done = 0
-        for keys in groups:
-            spent = (clock() - began) / 3_600
-            if spent >= self.hours:
-                print(f"{self.name}: {spent:.2f} CPU hours are spent, {len(missing) - done} rows are left", flush=True)
-                return
-            print(f"{self.name} {done + 1}/{len(missing)}: {keys[0]}, {len(keys)} together", flush=True)
-            if len(keys) > 1:
-                module.run_rows(keys, module.store())
-            else:
-                module.run_row(keys[0], module.store())
-            done += len(keys)
+        done, hours = 0, 0.0
+        with mapped(functools.partial(_made, self.name, clock), groups, jobs=jobs, address=ray) as results:
+            for keys, seconds in zip(groups, results, strict=True):
+                done, hours = done + len(keys), hours + seconds / 3_600
+                print(f"{self.name} {done}/{len(missing)}: {keys[0]}, {len(keys)} together", flush=True)
+                if hours >= self.hours and done < len(missing):
+                    print(
+                        f"{self.name}: {hours:.2f} CPU hours are spent, {len(missing) - done} rows are left", flush=True
+                    )
+                    return
+
+
+def _made(name: str, clock: Callable[[], float], keys: list[str]) -> float:
+    """Make the rows of one group; the seconds that this took."""
+    module, began = importlib.import_module(f"experiments.{name}"), clock()
+    if len(keys) > 1:
+        module.run_rows(keys, module.store())
+    else:
+        module.run_row(keys[0], module.store())
+    return clock() - began
 
 
 def command_line(
@@ -102,6 +112,7 @@ QUEUE: tuple[Job, ...] = (
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 9.0),
     Job("table2_mazes", 18.0),
+    Job("federation_scale", 0.5),
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
     Job("tune_half_cheetah", 1.5),
@@ -116,12 +127,14 @@ def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="jobs; all by default")
     parser.add_argument("--list", action="store_true", help="print what is missing and run nothing")
+    parser.add_argument("--jobs", type=int, default=1, help="how many rows are made at once, each in a process")
+    parser.add_argument("--ray", help="address of a Ray cluster that makes them; its nodes see this folder")
     options = parser.parse_args(arguments)
     for job in (job for job in jobs if job.name in options.names or not options.names):
         if options.list:
             print(f"{job.name}: {len(job.missing())} rows are missing, at most {job.hours:g} CPU hours")
         else:
-            job.run(clock)
+            job.run(clock, jobs=options.jobs, ray=options.ray)
 
 
 if __name__ == "__main__":

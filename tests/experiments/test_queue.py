@@ -43,8 +43,8 @@ def test_missing_rows_are_made_once_and_in_order(made: list[str]) -> None:
 def test_no_row_is_begun_after_the_hours_are_spent(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     ticks = count()
     queue.main([], [Job("any", 2.0)], lambda: 3_600.0 * next(ticks))
-    assert made == ["a/1"]
-    assert "2.00 CPU hours are spent, 3 rows are left" in capsys.readouterr().out
+    assert made == ["a/1", "b/1"]
+    assert "2.00 CPU hours are spent, 2 rows are left" in capsys.readouterr().out
 
 
 def test_jobs_that_are_named_run_alone(made: list[str]) -> None:

@@ -76,10 +76,15 @@ def rank_of(rank: int, count: int, folder: Path, turn: int, mode: str) -> None:
     """What one process does: serve its shard, or ask for every step that is left and write down what came."""
     store = dist.FileStore(str(folder / f"store{turn}"), count)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=timedelta(seconds=PATIENCE))
-    ranks, data = Ranks(patience=PATIENCE), shard([[0.0]] * 4, range(4 * rank, 4 * rank + 4))
+    run(Ranks(patience=PATIENCE), folder, mode)
+
+
+def run(ranks: Ranks, folder: Path, mode: str) -> None:
+    """The same, of a process that has joined the others."""
+    data = shard([[0.0]] * 4, range(4 * ranks.rank, 4 * ranks.rank + 4))
     if mode == "forgets claims":
         Ledger.claim = forgetful  # type: ignore[method-assign]
-    if rank:
+    if ranks.rank:
         serve(data, ranks)
         return
     unit = unit_of()
@@ -93,13 +98,13 @@ def rank_of(rank: int, count: int, folder: Path, turn: int, mode: str) -> None:
             if not left:
                 break
             plan = priced(vault, noise_multiplier=SIGMA, steps=STEPS, clip_norm=1.0 + i)
-            run = vault.reserve(plan)  # the same plan again costs nothing
-            while left and vault.steps_left(run, "sum"):
+            asked = vault.reserve(plan)  # the same plan again costs nothing
+            while left and vault.steps_left(asked, "sum"):
                 left -= 1
-                step = vault.next_step(run, "sum")
-                mean = vault.noisy_sum(run, "sum", Zeros(WIDE))[0]
+                step = vault.next_step(asked, "sum")
+                mean = vault.noisy_sum(asked, "sum", Zeros(WIDE))[0]
                 squares = float(((mean * unit.size / (SIGMA * plan.clip_norm)) ** 2).sum())
-                released.write(json.dumps([run.plan_id, step, squares]) + "\n")
+                released.write(json.dumps([asked.plan_id, step, squares]) + "\n")
                 released.flush()
 
 

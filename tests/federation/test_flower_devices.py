@@ -10,8 +10,9 @@ from typing import Any
 import device_cases as cases
 import numpy as np
 import pytest
+from experiments.loop_grid import LoopGrid, Reply
 from flwr.app import Error, Message
-from tests.federation.loop_grid import LoopGrid, Opener, Reply
+from tests.federation.loop_grid import Opener
 
 from tacit.errors import DataError, MechanismError
 from tacit.federation import FlowerDevices, client_app

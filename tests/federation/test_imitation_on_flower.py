@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.federation.loop_grid import LoopGrid
+from experiments.loop_grid import LoopGrid
 
 from tacit.data.mobility.days import Days
 from tacit.envs.city import city

@@ -12,10 +12,11 @@ import device_cases as cases
 import numpy as np
 import numpy.typing as npt
 import pytest
+from experiments.loop_grid import LoopGrid
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common import bytes_to_ndarray, ndarray_to_bytes
 from scipy import stats
-from tests.federation.loop_grid import LoopGrid, Opener, masked
+from tests.federation.loop_grid import Opener, masked
 
 from tacit.errors import MechanismError, PlanError
 from tacit.federation import FlowerDevices, client_app, server

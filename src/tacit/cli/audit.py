@@ -92,7 +92,12 @@ def _of_run(command: Audit, run: RunFolder, effort: audits.Effort) -> Found:
 
     def go(advance: Callable[[int, int], None]) -> audits.Audited:
         return audits.audit_certificate(
-            certificate.to_json(), effort=effort, confidence=command.confidence, jobs=_jobs(command), progress=advance
+            certificate.to_json(),
+            effort=effort,
+            confidence=command.confidence,
+            jobs=_jobs(command),
+            ray=command.ray,
+            progress=advance,
         )
 
     result = _timed(f"Auditing {certificate.method}", go)
@@ -110,6 +115,7 @@ def _of_method(command: Audit, name: str, effort: audits.Effort) -> Found:
             effort=effort,
             confidence=command.confidence,
             jobs=_jobs(command),
+            ray=command.ray,
             progress=advance,
         )
 

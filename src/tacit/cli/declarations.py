@@ -176,6 +176,7 @@ class Audit:
         runs: of each world, with the canary and without; by default what --quick, or its absence, gives.
         confidence: with which the bounds of a row hold together.
         jobs: processes; by default one for each processor.
+        ray: address of a Ray cluster that runs the jobs (the extra tacit[ray]).
         out: file for the findings about methods; it must not exist.
     """
 
@@ -188,6 +189,7 @@ class Audit:
     runs: int | None = None
     confidence: float = 0.95
     jobs: int | None = None
+    ray: str | None = None
     out: Path | None = None
 
 

@@ -5,9 +5,7 @@ A dry run loads this module: PyTorch and the report are imported where they are 
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +28,7 @@ from tacit.evaluation.sequences import Sequences
 from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import as_trajectories as single_steps
+from tacit.parallel import mapped
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.vault.vault import Vault
 
@@ -279,7 +278,8 @@ def sample(command: Sample) -> None:
         if command.jobs == 1 and command.ray is None:
             data = draw(release.value, command.count, command.seed, transitions=command.transitions)
         else:
-            data = joined(_in_parts(_parts(command), command.ray))
+            with mapped(_drawn_part, _parts(command), jobs=command.jobs, address=command.ray) as parts:
+                data = joined(list(parts))
     write_rows(data, command.out, form, release.certificate)
     say(f"Wrote {command.out}, with its certificate")
     say(release.certificate.sentence)
@@ -306,25 +306,7 @@ def _parts(command: Sample) -> list[Part]:
     ]
 
 
-def _in_parts(parts: Sequence[Part], address: str | None) -> list[Trajectories]:
-    """The parts in their order, drawn by fresh processes of this machine, or of the Ray cluster at an address."""
-    if address is None:
-        with ProcessPoolExecutor(len(parts), multiprocessing.get_context("spawn")) as pool:
-            return list(pool.map(_drawn_part, parts))
-    import ray
-
-    ray.init(address=address, log_to_driver=False)
-    try:
-        task = ray.remote(_drawn_part)
-        return list(ray.get([task.remote(part) for part in parts]))
-    finally:
-        ray.shutdown()
-
-
 def _drawn_part(part: Part) -> Trajectories:
-    import torch
-
-    torch.set_num_threads(1)
     return draw(hub.load(part.model).value, part.count, part.seed, transitions=part.transitions)
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
-import multiprocessing
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal
@@ -22,6 +19,7 @@ from tacit.evaluation.audits import bounds, certified, defaults, library
 from tacit.evaluation.audits.bounds import Floats
 from tacit.evaluation.audits.cases import Asked, Case, Seen
 from tacit.evaluation.audits.findings import Audited, Finding, Way
+from tacit.parallel import mapped
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 
@@ -95,6 +93,7 @@ def audit(
     effort: Effort = QUICK,
     confidence: float = 0.95,
     jobs: int = 1,
+    ray: str | None = None,
     progress: Progress | None = None,
     noise: int | None = None,
 ) -> Audited:
@@ -106,6 +105,7 @@ def audit(
         effort: how many runs.
         confidence: with which all findings hold together.
         jobs: processes; 1 is this one alone.
+        ray: address of a Ray cluster that runs the jobs.
         progress: called as runs are done.
         noise: seed of noise that can be drawn again, for tests.
 
@@ -119,7 +119,7 @@ def audit(
             expected=", ".join(CASES),
             remedy="name one of these",
         )
-    return _audited(name, epsilon, delta, effort, confidence, jobs, progress, noise)
+    return _audited(name, epsilon, delta, effort, confidence, jobs, ray, progress, noise)
 
 
 def audit_certificate(
@@ -128,6 +128,7 @@ def audit_certificate(
     effort: Effort = QUICK,
     confidence: float = 0.95,
     jobs: int = 1,
+    ray: str | None = None,
     progress: Progress | None = None,
     noise: int | None = None,
 ) -> Audited:
@@ -135,13 +136,15 @@ def audit_certificate(
 
     Args:
         record: the certificate as JSON.
-        effort, confidence, jobs, progress, noise: as of `audit`.
+        effort, confidence, jobs, ray, progress, noise: as of `audit`.
 
     Raises:
         CertificateError: it promises nothing, or has no noisy sum.
     """
     source = json.dumps(dict(record), default=dict)
-    return _audited(source, float(record["epsilon"]), float(record["delta"]), effort, confidence, jobs, progress, noise)
+    return _audited(
+        source, float(record["epsilon"]), float(record["delta"]), effort, confidence, jobs, ray, progress, noise
+    )
 
 
 @functools.lru_cache(maxsize=4)
@@ -177,6 +180,7 @@ def _audited(
     effort: Effort,
     confidence: float,
     jobs: int,
+    ray: str | None,
     progress: Progress | None,
     noise: int | None,
 ) -> Audited:
@@ -187,11 +191,11 @@ def _audited(
     law = case.law or bounds.law_of(event, relation, delta)
     centred = case.law is not None or bounds.is_gaussian(event)
     if case.together > 1 or case.apart:
-        jobs = 1  # a pass takes less than a process
+        jobs, ray = 1, None  # a pass takes less than a process
 
     def made(todo: Sequence[_Job]) -> Passes:
         done: list[tuple[_Job, Seen, float]] = []
-        with _made(todo, jobs) as results:
+        with mapped(_pass, todo, jobs=jobs, address=ray) as results:
             for job, (seen, seconds) in zip(todo, results, strict=True):
                 done.append((job, seen, seconds))
                 if progress is not None:
@@ -309,25 +313,6 @@ def _crowds(case: Case, source: str, epsilon: float, delta: float, effort: Effor
         )
         for number in range(max(effort.crowded, case.apart))
     ]
-
-
-@contextlib.contextmanager
-def _made(todo: Sequence[_Job], jobs: int) -> Iterator[Iterator[tuple[Seen, float]]]:
-    """All passes, in order; in this process, or shared among several fresh ones."""
-    if jobs == 1:
-        yield map(_pass, todo)
-        return
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
-        try:
-            yield pool.map(_pass, todo)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
 
 
 def _worlds(passes: Passes) -> list[Floats]:

@@ -45,9 +45,14 @@ class Ranks:
     def __init__(self, backend: Backend = "gloo", *, patience: float = PATIENCE) -> None:
         import torch
         import torch.distributed as dist
+        from torch.distributed.rendezvous import rendezvous
 
         if not dist.is_initialized():
-            dist.init_process_group(backend, timeout=timedelta(seconds=patience))
+            waiting = timedelta(seconds=patience)
+            store, rank, count = next(rendezvous("env://", timeout=waiting))
+            # torchrun keeps one store over restarts, in which ranks of an earlier life left their addresses.
+            life = dist.distributed_c10d.PrefixStore(f"life {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+            dist.init_process_group(backend, store=life, rank=rank, world_size=count, timeout=waiting)
         self._dist = dist
         self._orders = dist.new_group(backend=backend, timeout=_BETWEEN_STEPS)
         self.rank, self.count = dist.get_rank(), dist.get_world_size()

@@ -1,0 +1,66 @@
+"""Work in several processes: in its order, lazily, each process with one thread; and never over private records."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from tacit.cli.app import FUNCTIONS, main
+from tacit.cli.declarations import Audit, Sample
+from tacit.parallel import mapped
+
+
+def worker(number: int) -> tuple[int, int, int]:
+    return number, os.getpid(), torch.get_num_threads()
+
+
+def test_processes_give_all_results_in_order() -> None:
+    with mapped(worker, range(5), jobs=2) as results:
+        numbers, processes, threads = zip(*results, strict=True)
+    assert numbers == (0, 1, 2, 3, 4)
+    assert os.getpid() not in processes
+    assert set(threads) == {1}
+
+
+def test_one_job_is_this_process_and_begins_nothing_early() -> None:
+    begun: list[int] = []
+    with mapped(begun.append, range(5), jobs=1) as results:
+        next(results)
+    assert begun == [0]
+
+
+def fails(number: int) -> None:
+    raise ValueError(f"number {number}")
+
+
+def test_an_error_of_a_process_is_raised() -> None:
+    with mapped(fails, range(2), jobs=2) as results, pytest.raises(ValueError, match="number 0"):
+        next(results)
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # of which Ray warns
+    with mapped(abs, range(-5, 0), jobs=2, address="local") as results:
+        assert list(results) == [5, 4, 3, 2, 1]
+
+
+def test_only_what_reads_no_private_record_runs_in_several_processes() -> None:
+    spread = {kind for kind in FUNCTIONS if {"jobs", "ray"} & {field.name for field in dataclasses.fields(kind)}}
+    assert spread == {Sample, Audit}
+
+
+@pytest.mark.parametrize("option", ["--jobs", "--ray"])
+def test_a_private_choice_of_settings_is_refused_in_several_processes(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promise = ["--epsilon", "1", "--delta", "1e-6", "--unit", "patient", "--out", str(tmp_path / "run")]
+    assert main(["synthesize", "records", *promise, "--choose", "steps=1,2", option, "2"]) == 2
+    said = capsys.readouterr().err
+    assert "Unrecognized options" in said
+    assert option in said
