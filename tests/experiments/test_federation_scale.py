@@ -12,7 +12,7 @@ from experiments import federation_scale as scale
 
 
 def test_floors_on_paper() -> None:
-    """A cohort of 100 with a floor of 90 opens with ceil(100^2 / 110) answers, and one device in a hundred may leave."""
+    """A cohort of 100 with a floor of 90 opens with ceil(100^2 / 110) answers, and one in a hundred may leave."""
     found = scale.floors("cohort", 0.9)
     assert (found["floor"], found["opened"]) == (90, 91)
     assert found["price"] == pytest.approx(105.409, abs=1e-3)
