@@ -11,13 +11,17 @@ import numpy as np
 
 from tacit.data.store import Array
 
+MOST_RUNS = 64
+"""Growing runs of whole numbers, such as files that are sorted each, that need no table."""
+
 
 class Codes:
     """Ids -> dense codes `0, 1, ...` in order of first appearance; the ids themselves are dropped with this object."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._rising: list[Array] = []  # ids that have only ever grown need no table
+        self._rising: list[Array] = []  # ids that have only grown since the last run need no table
+        self._runs: list[Array] = []  # whole numbers that grew before: those of a file that is sorted, say
         self._last: Hashable = None
         self._table: dict[Hashable, int] | None = None
 
@@ -25,20 +29,35 @@ class Codes:
         """Codes of the next ids: `(n,)` int64, or `(n,)` objects that are text or whole numbers -> `(n,)` int64."""
         packed = _packed(ids) if self._table is None else None
         new = None if packed is None else _grown(self._last, ids, packed)
-        if packed is not None and new is not None:
+        if packed is not None and new is None and packed.dtype.kind in "iu" and len(self._runs) < MOST_RUNS:
+            new = _grown(None, ids, packed)
+            if new is not None and self._rising:
+                self._close_run()
+        if packed is not None and new is not None and not self._known(packed[new]):
             codes: Array = self.count - 1 + np.cumsum(new)
             self.count += int(new.sum())
             self._rising.append(packed[new])
             self._last = ids[-1]
             return codes
         if self._table is None:
-            earlier = np.concatenate(self._rising) if self._rising else ids[:0]
+            if self._rising:
+                self._close_run()
+            earlier = np.concatenate(self._runs) if self._runs else ids[:0]
             known = (earlier.astype(str) if earlier.dtype.kind == "S" else earlier).tolist()
-            self._table, self._rising = {value: code for code, value in enumerate(known)}, []
+            self._table, self._runs = {value: code for code, value in enumerate(known)}, []
         table = self._table
         codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int64, len(ids))
         self.count = len(table)
         return codes
+
+    def _close_run(self) -> None:
+        """What comes next may be smaller."""
+        self._runs.append(np.concatenate(self._rising))
+        self._rising = []
+
+    def _known(self, ids: Array) -> bool:
+        """Whether an earlier run holds one of these whole numbers."""
+        return any((run[np.minimum(np.searchsorted(run, ids), len(run) - 1)] == ids).any() for run in self._runs)
 
     def differ_in_case_alone(self) -> bool:
         """Whether there are two texts among the ids that are one but for their upper and lower case."""
@@ -88,15 +107,16 @@ class Digests:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._parts = [self._digest(b"")]
+        self._parts = bytearray(self._digest(b""))
 
     def add(self, ids: Array) -> None:
         """The next ids: text or whole numbers, which count as their digits."""
-        self._parts += [self._digest(str(value).encode("utf-8", "surrogatepass")) for value in ids.tolist()]
+        for value in ids.tolist():
+            self._parts += self._digest(str(value).encode("utf-8", "surrogatepass"))
 
     def finish(self) -> Array:
         """The digest of no id, which tells the key, and then each id's, two words each, shape `(1 + U, 2)` int64."""
-        return np.frombuffer(b"".join(self._parts), "<i8").reshape(-1, 2)
+        return np.frombuffer(bytes(self._parts), "<i8").reshape(-1, 2)
 
     def _digest(self, text: bytes) -> bytes:
         return hashlib.blake2b(text, key=self._key, digest_size=16).digest()
