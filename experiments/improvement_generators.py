@@ -26,6 +26,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.learners import Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Acting, Policy
+from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs import clinic
 from tacit.methods.synthesis.baselines import raking_alone
 from tacit.methods.synthesis.raking import Raking
@@ -36,8 +37,6 @@ from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-FEATURES = Scaled(clinic.LOW, clinic.HIGH)
-NETWORK = Mlp((len(clinic.LOW), 64, clinic.ACTIONS))
 LARGEST_REWARD = 6.0
 SAMPLED = 40_000
 """Synthetic rows."""
@@ -166,9 +165,11 @@ def imagined(plan: EnsemblePlan, model: nn.Module, generator: np.random.Generato
     return {name: np.concatenate(parts) for name, parts in zip(names, zip(*rows, strict=True), strict=True)}
 
 
-def raking_plan(bins: int = 16, coarse: int = 6) -> raking_alone.RakingPlan:
-    """Every column and pairs that matter, cut by the public bounds, over all rows that a patient may have."""
-    raking = Raking.of(clinic.spec(), bins=bins, coarse=coarse, rows_per_unit=32, pool=120_000)
+def raking_plan(
+    bins: int = 16, coarse: int = 6, spec: PublicSpec | None = None, rows: int = 32
+) -> raking_alone.RakingPlan:
+    """Every column and pairs that matter, cut by the public bounds, over all rows that a unit may have."""
+    raking = Raking.of(spec or clinic.spec(), bins=bins, coarse=coarse, rows_per_unit=rows, pool=120_000)
     return raking_alone.RakingPlan(raking=raking)
 
 
@@ -179,7 +180,11 @@ def made(plan: EnsemblePlan | raking_alone.RakingPlan, vault: Vault, seed: int) 
     return raking_alone.fit(plan, vault).value.sample_columns(SAMPLED, seed=seed)
 
 
-def learned(learner: Learner, steps: int, columns: Columns, seed: int) -> Acting:
-    """A greedy policy of memories from public rows."""
-    theta = train(learner, NETWORK, FEATURES, columns, steps=steps, seed=seed)
-    return Acting(Policy(FEATURES, NETWORK, Categorical(clinic.ACTIONS)), theta[None], greedy=True)
+def learned(learner: Learner, steps: int, columns: Columns, seed: int, spec: PublicSpec) -> Acting:
+    """A greedy policy of memories from public rows with these bounds."""
+    assert isinstance(spec.observation, Box)
+    assert isinstance(spec.action, Discrete)
+    features, actions = Scaled(spec.observation.low, spec.observation.high), spec.action.n
+    network = Mlp((len(spec.observation.low), 64, actions))
+    theta = train(learner, network, features, columns, steps=steps, seed=seed)
+    return Acting(Policy(features, network, Categorical(actions)), theta[None], greedy=True)

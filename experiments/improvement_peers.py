@@ -3,7 +3,8 @@
     python -m experiments.improvement_peers                  # all rows; resumable
     python -m experiments.improvement_peers bc cql           # rows whose keys begin so
 
-A key is WAY/PEOPLE/EPSILON/SEED, in the clinic, with the seeds, people and evaluation of `experiments.improvement`.
+A key is WAY/PEOPLE/EPSILON/SEED, in the clinic, with the seeds, people and evaluation of `experiments.improvement`;
+cloning and synthesis have rows in CartPole and HIV too, whose keys begin with the world.
 No peer spends anything on a statement: the whole budget goes into its policy.
 
 bc, cql    cloning and conservative Q-learning by DP-SGD (the noisy steps of `tacit.experts`, one unit a patient)
@@ -18,6 +19,7 @@ Settings were chosen on other clinics (`experiments.tune_improvement_peers`), as
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 import tempfile
@@ -36,7 +38,7 @@ from experiments.configuration import Json, describe
 from experiments.dppg_tables import markdown
 from experiments.improvement import EPSILONS, SEEDS
 from experiments.improvement_generators import EnsemblePlan
-from experiments.improvement_worlds import COURSE, EPISODES, World, of_clinic
+from experiments.improvement_worlds import COURSE, EPISODES, World, of_clinic, world
 from experiments.store import RESULTS, Store
 from tacit import experts as learning
 from tacit.agents.features import Scaled
@@ -44,6 +46,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.learners import BC, CQL, DQN, Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
+from tacit.data.spec import Box, Discrete
 from tacit.envs import clinic
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import Visits, grouped
@@ -57,6 +60,7 @@ from tacit.units import Unit
 
 NAME = "improvement_peers"
 PEOPLE = 10_000
+PHYSICAL, ELSEWHERE = ("cart_pole/4000/1", *improvement.HIV), ("bc", "synthesis")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,10 +170,14 @@ class Way:
     steps: int = 4_000
 
 
-def steps_of_gradients(learner: Learner, **changes: Any) -> learning.Consensus:
+def steps_of_gradients(
+    learner: Learner,
+    features: Scaled = Scaled(clinic.LOW, clinic.HIGH),  # noqa: B008 - frozen
+    actions: int = clinic.ACTIONS,
+    **changes: Any,
+) -> learning.Consensus:
     """Noisy gradient steps of `tacit.experts`, without its votes."""
-    features = Scaled(clinic.LOW, clinic.HIGH)
-    policy = Policy(features, Mlp((6, 32, clinic.ACTIONS)), Categorical(clinic.ACTIONS))
+    policy = Policy(features, Mlp((len(features.low), 32, actions)), Categorical(actions))
     settings: dict[str, Any] = {"policy": policy, "learner": learner, "trajectories": 0, "stable_fraction": 0.0}
     settings |= {"steps": 600, "expected_batch_size": 512, "rows_per_expert": 16, "clip_norm": 1.0, "rate": 1e-2}
     return learning.Consensus(**{**settings, **changes})
@@ -187,15 +195,51 @@ CHOSEN: Mapping[str, Way] = {
 """By `experiments.tune_improvement_peers`."""
 
 
+def world_of(name: str, way: str) -> World:
+    """A world by its name; histograms of physical worlds cut a step at a tenth of its column's range."""
+    here = world(name)
+    if name == "clinic" or way != "synthesis":
+        return here
+    box = here.spec.observation
+    assert isinstance(box, Box)
+    steps = tuple((high - low) / 10 for low, high in zip(box.low, box.high, strict=True))
+    return dataclasses.replace(here, spec=dataclasses.replace(here.spec, difference=steps))
+
+
+def way_of(name: str, way: str) -> Way:
+    """A way in a world: as it was chosen for clinics, with the features and rows of this one."""
+    if name == "clinic":
+        return CHOSEN[way]
+    here = world_of(name, way)
+    assert isinstance(here.spec.observation, Box)
+    assert isinstance(here.spec.action, Discrete)
+    if way == "bc":
+        features = Scaled(here.spec.observation.low, here.spec.observation.high)
+        return Way(steps_of_gradients(BC(), features, here.spec.action.n, rate=3e-2))
+    plan = improvement_generators.raking_plan(bins=8, coarse=4, spec=here.spec, rows=here.horizon)
+    return dataclasses.replace(CHOSEN[way], plan=plan)
+
+
 def rows() -> list[str]:
     """All keys."""
-    return [f"{way}/{PEOPLE}/{epsilon:g}/{seed}" for way in CHOSEN for epsilon in EPSILONS[:3] for seed in SEEDS]
+    keys = [f"{way}/{PEOPLE}/{epsilon:g}/{seed}" for way in CHOSEN for epsilon in EPSILONS[:3] for seed in SEEDS]
+    return keys + [_elsewhere(start, way, seed) for start in PHYSICAL for way in ELSEWHERE for seed in SEEDS]
+
+
+def _elsewhere(start: str, way: str, seed: int) -> str:
+    name, size = start.split("/", 1)
+    return f"{name}/{way}/{size}/{seed}"
 
 
 def configuration(key: str) -> Json:
     """Everything that decides a row, but its seed."""
-    way, people, epsilon, _ = key.split("/")
-    return {"way": describe(CHOSEN[way]), "people": people, "epsilon": epsilon, "episodes": EPISODES}
+    name, way, people, epsilon, _ = _split(key)
+    return {"way": describe(way_of(name, way)), "people": people, "epsilon": epsilon, "episodes": EPISODES}
+
+
+def _split(key: str) -> list[str]:
+    """World, way, people, epsilon and seed."""
+    return (["clinic"] if key.count("/") == 3 else []) + key.split("/")
 
 
 def store(path: Path | None = None) -> Store:
@@ -205,9 +249,9 @@ def store(path: Path | None = None) -> Store:
 
 def run_row(key: str, results: Store) -> None:
     """Make one row."""
-    way, people, epsilon, seed = key.split("/")
-    values = measured(CHOSEN[way], of_clinic(), int(people), float(epsilon), int(seed))
-    results.put(key, dataset="simulated clinic", seed=int(seed), values=values)
+    name, way, people, epsilon, seed = _split(key)
+    values = measured(way_of(name, way), world_of(name, way), int(people), float(epsilon), int(seed))
+    results.put(key, dataset=f"simulated {name}", seed=int(seed), values=values)
     print(f"{key}: {values}", flush=True)
 
 
@@ -221,7 +265,8 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
         tempfile.TemporaryDirectory() as folder,
         Ledger(Path(folder) / "ledger", unit, epsilon=epsilon, delta=delta) as ledger,
     ):
-        vault = Vault(data if isinstance(plan, TabularPlan) else data.remember(COURSE), ledger)
+        memory = here.settings["memory"]
+        vault = Vault(data if isinstance(plan, TabularPlan) else data.remember(memory), ledger)
         actor: Any
         if isinstance(plan, TabularPlan):
             run = vault.reserve(plan)
@@ -232,10 +277,10 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
         elif isinstance(plan, EnsemblePlan | RakingPlan):
             assert way.learner is not None
             columns = improvement_generators.made(plan, vault, seed)
-            actor = improvement_generators.learned(way.learner, way.steps, columns, seed)
+            actor = improvement_generators.learned(way.learner, way.steps, columns, seed, here.spec)
         else:
             actor = learning.fit(plan, vault).value.actor()
-    return {"score": here.score(actor, COURSE, seed), "cpu_s": round(time.process_time() - began, 1)}
+    return {"score": here.score(actor, memory, seed), "cpu_s": round(time.process_time() - began, 1)}
 
 
 def figures() -> list[Figure]:
@@ -250,21 +295,38 @@ def figures() -> list[Figure]:
         for way in CHOSEN:
             score = np.mean([results.values(f"{way}/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
             found.append(Figure(f"clinic, epsilon {epsilon:g}: ahead of {way}", float(mine - score), 0.0))
+    for start in PHYSICAL:
+        mine = np.mean([improvement.store().values(f"{start}/{seed}")["score"] for seed in SEEDS])
+        for way in ELSEWHERE:
+            score = np.mean([results.values(_elsewhere(start, way, seed))["score"] for seed in SEEDS])
+            found.append(Figure(f"{start}: ahead of {way}", float(mine - score), 0.0))
     return found
 
 
 def table(results: Store) -> str:
-    """Mean scores, a line a way; a cell without rows says so."""
-    lines = []
-    for way in CHOSEN:
-        cells = []
-        for epsilon in EPSILONS[:3]:
-            keys = [f"{way}/{PEOPLE}/{epsilon:g}/{seed}" for seed in SEEDS]
-            found = [results.values(key)["score"] for key in keys if results.has(key)]
-            few = f" ({len(found)} runs)" if len(found) < len(SEEDS) else ""
-            cells.append(f"{np.mean(found):.1f}{few}" if found else "not run")
-        lines.append([way, *cells])
+    """Mean scores in the clinic, a line a way; a cell without rows says so."""
+    lines = [
+        [way, *(_mean(results, [f"{way}/{PEOPLE}/{epsilon:g}/{seed}" for seed in SEEDS]) for epsilon in EPSILONS[:3])]
+        for way in CHOSEN
+    ]
     return markdown([f"epsilon {epsilon:g}" for epsilon in EPSILONS[:3]], lines)
+
+
+def table_elsewhere(results: Store) -> str:
+    """Mean returns in the other worlds, a line a setting, with ours."""
+    lines = []
+    for start in PHYSICAL:
+        name, people, epsilon = start.split("/")
+        ours = _mean(improvement.store(), [f"{start}/{seed}" for seed in SEEDS])
+        theirs = (_mean(results, [_elsewhere(start, way, seed) for seed in SEEDS]) for way in ELSEWHERE)
+        lines.append([f"{name}, {int(people):,} people, epsilon {epsilon}", ours, *theirs])
+    return markdown(["advice", *ELSEWHERE], lines)
+
+
+def _mean(results: Store, keys: list[str]) -> str:
+    found = [results.values(key)["score"] for key in keys if results.has(key)]
+    few = f" ({len(found)} runs)" if len(found) < len(keys) else ""
+    return f"{np.mean(found):.1f}{few}" if found else "not run"
 
 
 def main(arguments: list[str]) -> None:

@@ -126,6 +126,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "improvement_statements": lambda: improvement.statements(improvement.store()),
     "improvement_coverage": lambda: improvement.covered(improvement.store()),
     "improvement_peers": lambda: improvement_peers.table(improvement_peers.store()),
+    "improvement_peers_elsewhere": lambda: improvement_peers.table_elsewhere(improvement_peers.store()),
 }
 
 
