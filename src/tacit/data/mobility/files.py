@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.data.sources.column_sql import quoted
 from tacit.data.sources.tables import csv_chunks, parquet_chunks, parquet_header, unreadable
 from tacit.errors import DataError, FileError
 from tacit.plain_files import plain
@@ -90,11 +91,11 @@ def _geopackage(path: Path, names: Sequence[str], position: tuple[str, str]) -> 
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as file:
             file.execute("PRAGMA trusted_schema = OFF")
             table, geometry = _features(path, file)
-            present = {str(row[1]) for row in file.execute(f"PRAGMA table_info({_quoted(table)})")}
+            present = {str(row[1]) for row in file.execute(f"PRAGMA table_info({quoted(table)})")}
             pointed = not set(position) <= present
             asked = [name for name in names if name in present and not (pointed and name in position)]
-            chosen = ", ".join(_quoted(name) for name in (*asked, *([geometry] if pointed else ())))
-            rows = file.execute(f"SELECT {chosen} FROM {_quoted(table)}").fetchall()
+            chosen = ", ".join(quoted(name) for name in (*asked, *([geometry] if pointed else ())))
+            rows = file.execute(f"SELECT {chosen} FROM {quoted(table)}").fetchall()
     except (sqlite3.Error, ValueError, OverflowError):
         raise unreadable(path, _KIND) from None
     columns: dict[str, Any] = {name: _column(row[i] for row in rows) for i, name in enumerate(asked)}
@@ -113,10 +114,6 @@ def _features(path: Path, file: sqlite3.Connection) -> tuple[str, str]:
         raise _unlike(path, "there is no table of points in longitude and latitude, or there are several")
     table, column, *_ = found[0]
     return str(table), str(column)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _column(values: Iterable[Any]) -> npt.NDArray[Any]:

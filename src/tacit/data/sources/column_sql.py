@@ -32,6 +32,7 @@ def pointed(table: Table, text: str) -> str:
 
 
 def quoted(name: str) -> str:
+    """A name of a column or table, for SQL."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 

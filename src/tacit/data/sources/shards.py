@@ -23,6 +23,7 @@ from typing import Any
 from tacit import plain_files
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION
 from tacit.data.sources import lake
+from tacit.data.sources.column_sql import quoted
 from tacit.data.sources.files import Fields
 from tacit.data.spec import PublicSpec
 from tacit.data.store import FORMAT, read_spec, read_unit
@@ -171,7 +172,7 @@ def write(
 def _order(unit: str, episode: str | None, time: str | None) -> str:
     if time is None:
         return ""
-    return "ORDER BY " + ", ".join(_name(column) for column in (unit, episode, time) if column is not None)
+    return "ORDER BY " + ", ".join(quoted(column) for column in (unit, episode, time) if column is not None)
 
 
 def _copy(files: Sequence[Path], folder: Path, *, unit: str, shards: int, order: str, memory: str) -> None:
@@ -186,7 +187,7 @@ def _copy(files: Sequence[Path], folder: Path, *, unit: str, shards: int, order:
     listed = ", ".join(_text(os.fspath(path)) for path in files)
     key = secrets.token_hex(32)
     # A row without an id goes to the first shard, where reading it is refused.
-    text = f"trim(CAST({_name(unit)} AS VARCHAR))"
+    text = f"trim(CAST({quoted(unit)} AS VARCHAR))"
     shard = f"coalesce(hash({_text(key)} || {text}, {_text(key)}) % {shards}, 0)"
     with contextlib.closing(lake.quietly(duckdb.connect, wrong)) as connection:
         spill = folder / "spill"
@@ -220,10 +221,6 @@ def _appearing(out: Path) -> Iterator[Path]:
         ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
 
 
 def _text(value: Any) -> str:
