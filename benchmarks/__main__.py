@@ -42,6 +42,7 @@ RUNS: Mapping[str, int] = {
     "scale": 1,
     "start_up": 1,
     "histograms": 5,
+    "shards": 1,
     "outputs": 1,
     "ingest": 1,
 }
