@@ -46,8 +46,8 @@ TWINS: dict[str, tuple[broken.Plant, float]] = {
     "experts": (broken.half_sigma, 4.0),
 }
 """Method -> a mistake, and the epsilon at which it is planted: so few runs of one method show no large one."""
-LONG = ("trajectories", "movement-federated")
-"""Methods whose twins take twenty seconds; mutations of the same parts are caught in `tests/mutations`."""
+LONG = ("trajectories", "movement-federated", "evaluation", "transitions", "movement")
+"""Methods whose twins take ten seconds and more; mutations of the same parts are caught in `tests/mutations`."""
 PERSON, PLACE = Unit("person", "add_or_remove", 40), Unit("person", "replace_one", 40)
 SUMS: dict[str, tuple[Sum, Unit, bool]] = {
     "everybody": (PoissonSum(name="a", steps=2, sampling_rate=1.0, clip_norm=2.0, noise_multiplier=0.5), PERSON, True),
