@@ -40,7 +40,7 @@ test: setup
 	$(BIN)/pytest -n 2 --dist loadscope --ignore tests/docs
 
 test-all: setup
-	$(BIN)/pytest -n 2 --dist loadscope --ignore tests/docs --timeout 3600 -m "slow or not slow"
+	$(BIN)/pytest -n 2 --dist loadscope --timeout 3600 -m "slow or not slow"
 
 check: setup
 	$(BIN)/ruff format --check .
