@@ -162,5 +162,5 @@ def test_trajectories_of_categories_go_on_from_label_to_label(tmp_path: Path, ne
 def test_a_spec_without_steps_is_refused_with_the_remedy() -> None:
     observation = space_of(Column("age", "integer", 18, 95), Column("pulse", low=30, high=200, step=10))
     assert dataclasses.replace(SPEC, difference=None).difference == (1.0, 10.0, 1.0, 1.0)
-    with pytest.raises(Exception, match="declare the step of every column"):
+    with pytest.raises(Exception, match="expected in the spec a step for each number"):
         Discretisation(dataclasses.replace(SPEC, observation=observation, difference=None))
