@@ -6,7 +6,7 @@
 
 Devices form cohorts of 100, a hundred cohorts a region, a hundred regions the whole. A cohort sums in secret (SecAgg+,
 modulo 2^32), regions and the root add up what came out of that. The noise of one release keeps epsilon 2 at delta 1e-7.
-It is shared among the floor of one `level`: its sums are private, whoever reads them. Rows:
+It is shared among the floor of one `level`: its sums are private, no matter who reads them. Rows:
 
 - `secure/devices=n/numbers=d`: one secure sum of tacit's own client and server over Flower's messages, in one process:
   `device` and `server` CPU seconds, bytes `down` to and `up` from one device, and `messages` to it.
@@ -169,7 +169,7 @@ def secure(devices: int, numbers: int) -> dict[str, float]:
         grid = Metered(client_app(open_device), devices)
         asked = FlowerDevices(grid, SPEC, devices=devices, simulated=True)
         began = time.process_time()
-        answer = asked.sums(Query(plans.plan_id(plan), part, 0, Same(numbers), {}, numbers))  # type: ignore[arg-type]
+        answer = asked.sums(Query(plans.plan_id(plan), part, 0, Same(numbers), {}, numbers))
         spent = time.process_time() - began
     noise = float(np.sqrt((answer.total.astype(float) ** 2).mean()) / 2.0**part.bits)
     return {

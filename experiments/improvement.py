@@ -239,7 +239,8 @@ def _made(results: Store, start: str, value: str) -> list[Any]:
     return [results.values(f"{start}/{seed}")[value] for seed in SEEDS if results.has(f"{start}/{seed}")]
 
 
-def _mean(found: list[float]) -> str:
+def mean(found: list[float]) -> str:
+    """A cell of a table: the mean over the seeds that have rows."""
     few = f" ({len(found)} runs)" if len(found) < len(SEEDS) else ""
     return f"{np.mean(found):.1f}{few}" if found else "not run"
 
@@ -250,7 +251,7 @@ def scores(results: Store) -> str:
     lines = []
     for people in PEOPLE:
         for value in ("score", "clone"):
-            cells = [_mean(_made(results, f"clinic/{people}/{epsilon:g}", value)) for epsilon in EPSILONS]
+            cells = [mean(_made(results, f"clinic/{people}/{epsilon:g}", value)) for epsilon in EPSILONS]
             lines.append([f"{people:,} patients, {'advice' if value == 'score' else value}", *cells])
     return markdown(heads, lines)
 
@@ -260,7 +261,7 @@ def physical(results: Store) -> str:
     lines = []
     for start, least in (("cart_pole/4000/1", 190.0), *((start, EXPERTS) for start in HIV)):
         name, people, epsilon = start.split("/")
-        score = _mean(_made(results, start, "score"))
+        score = mean(_made(results, start, "score"))
         lines.append([f"{name}, {int(people):,} people, epsilon {epsilon}", score, f"{least:g}"])
     return markdown(["mean return", "aim"], lines)
 

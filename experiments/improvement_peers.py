@@ -170,11 +170,11 @@ class Way:
     steps: int = 4_000
 
 
+SEEN = Scaled(clinic.LOW, clinic.HIGH)
+
+
 def steps_of_gradients(
-    learner: Learner,
-    features: Scaled = Scaled(clinic.LOW, clinic.HIGH),  # noqa: B008 - frozen
-    actions: int = clinic.ACTIONS,
-    **changes: Any,
+    learner: Learner, features: Scaled = SEEN, actions: int = clinic.ACTIONS, **changes: Any
 ) -> learning.Consensus:
     """Noisy gradient steps of `tacit.experts`, without its votes."""
     policy = Policy(features, Mlp((len(features.low), 32, actions)), Categorical(actions))
@@ -324,9 +324,7 @@ def table_elsewhere(results: Store) -> str:
 
 
 def _mean(results: Store, keys: list[str]) -> str:
-    found = [results.values(key)["score"] for key in keys if results.has(key)]
-    few = f" ({len(found)} runs)" if len(found) < len(keys) else ""
-    return f"{np.mean(found):.1f}{few}" if found else "not run"
+    return improvement.mean([results.values(key)["score"] for key in keys if results.has(key)])
 
 
 def main(arguments: list[str]) -> None:

@@ -13,6 +13,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,22 +23,18 @@ from experiments.improvement_generators import EnsemblePlan, raking_plan
 from experiments.improvement_peers import TabularPlan, Way, measured, steps_of_gradients
 from experiments.improvement_worlds import EPISODES, of_clinic, world
 from experiments.queue import command_line
-from experiments.store import RESULTS, Store
+from experiments.store import RESULTS, ROOT, Store
 from tacit.agents.learners import BC, CQL, DQN
 
 NAME, CLINICS, PEOPLE, EPSILON, SEED = "tuning_improvement_peers", ("other-6", "other-7"), 10_000, 1.0, 70_010
 
 
-def _gradients(**changes: object) -> Mapping[str, object]:
-    return {"steps": 600, "expected_batch_size": 512, "rate": 1e-2, **changes}
-
-
-_STEPS = {
-    "usual": _gradients(),
-    "slow": _gradients(rate=3e-3),
-    "fast": _gradients(rate=3e-2),
-    "large batches": _gradients(expected_batch_size=2_000, steps=300, rate=3e-2),
-    "short": _gradients(steps=200, rate=3e-2),
+_STEPS: Mapping[str, Mapping[str, Any]] = {
+    "usual": {},
+    "slow": {"rate": 3e-3},
+    "fast": {"rate": 3e-2},
+    "large batches": {"expected_batch_size": 2_000, "steps": 300, "rate": 3e-2},
+    "short": {"steps": 200, "rate": 3e-2},
 }
 _TABLE = TabularPlan(problem=of_clinic().problem)
 _COARSE, _FEW = ((4.0,), (0.0,), (0.0,), (1.5,)), ((4.0,), (0.0,), (0.0,), ())
@@ -45,12 +42,12 @@ _CQL, _DQN = CQL(alpha=0.1, gamma=0.99, reward_scale=0.2), DQN(gamma=0.99, rewar
 _WORLD, _RAKED = Way(EnsemblePlan(), _DQN), Way(raking_plan(), _CQL)
 
 
-def _table(**changes: object) -> Way:
-    return Way(dataclasses.replace(_TABLE, **changes))  # type: ignore[arg-type]
+def _table(**changes: Any) -> Way:
+    return Way(dataclasses.replace(_TABLE, **changes))
 
 
-def _world(**changes: object) -> Way:
-    return dataclasses.replace(_WORLD, plan=dataclasses.replace(EnsemblePlan(), **changes))  # type: ignore[arg-type]
+def _world(**changes: Any) -> Way:
+    return dataclasses.replace(_WORLD, plan=dataclasses.replace(EnsemblePlan(), **changes))
 
 
 SEARCH: Mapping[str, Mapping[str, Way]] = {
@@ -99,12 +96,13 @@ def configuration(key: str) -> Json:
     return {"way": describe(SEARCH[way][setting]), "clinic": clinic, **given}
 
 
-def store(path: Path | None = None, quick: bool = False) -> Store:
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(path or RESULTS / f"{NAME}.json", configuration, hyperparameters="the search itself")
+    folder = ROOT / "runs" / "quick" if quick else RESULTS
+    return Store(path or folder / f"{NAME}.json", configuration, hyperparameters="the search itself")
 
 
-def run_row(key: str, results: Store, quick: bool = False) -> None:
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     """Make one row."""
     way, setting, clinic = key.split("/")
     values = measured(SEARCH[way][setting], world(clinic), 300 if quick else PEOPLE, EPSILON, SEED)
