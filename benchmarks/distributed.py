@@ -96,14 +96,18 @@ def measured(rank: int, ranks: int, people: int, rate: float, count: int, port: 
         everybody.close()
 
 
-def of(ranks: int, people: int, rate: float, count: int) -> Step:
-    """Medians of the steps on so many ranks with so many people each."""
+def free_port() -> int:
+    """A port at which ranks of this machine may meet."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+def of(ranks: int, people: int, rate: float, count: int) -> Step:
+    """Medians of the steps on so many ranks with so many people each."""
     context = multiprocessing.get_context("spawn")
     answers: Any = context.Queue()
-    given = (people, rate, count, port, answers)
+    given = (people, rate, count, free_port(), answers)
     processes = [context.Process(target=measured, args=(rank, ranks, *given)) for rank in range(ranks)]
     for process in processes:
         process.start()

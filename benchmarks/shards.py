@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import resource
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from typing import Any
 import numpy as np
 from pyarrow import parquet
 
+from benchmarks.distributed import free_port
 from benchmarks.scale import SPEC, OnePart, Projected, blocks
 from tacit.data.sources import shards
 from tacit.methods.synthesis import Raking
@@ -143,14 +143,11 @@ def main() -> None:
         with_files = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(json.dumps({**found, "GiB": largest[0] / 2**30, "with_files_GiB": with_files}))
         return
-    with tempfile.TemporaryDirectory() as name, socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = str(free.getsockname()[1])
-        free.close()
+    with tempfile.TemporaryDirectory() as name:
         words = ["--folder", name, "--rows", str(rows), "--shards", str(count), "--only"]
         answer(alone([*words, "written"]))
         dealing = answer(alone([*words, "dealt"]))
-        address = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "WORLD_SIZE": str(RANKS)}
+        address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(RANKS)}
         started = [alone([*words, "rank"], {**address, "RANK": str(place)}) for place in range(RANKS)]
         lead, *others = map(answer, started)
     timing.report(
