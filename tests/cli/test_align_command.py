@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.agents.language.small_files import encoder_written, model_written
 
@@ -91,6 +92,74 @@ def test_a_dry_run_opens_no_text(words: list[str], ram_path: Path, capsys: pytes
     assert main([*words, "--dry-run"]) == 0
     assert "no text of a person was read" in capsys.readouterr().out
     assert not (ram_path / "run").exists()
+
+
+PAIRS = "author,text,one,other\n" + "".join(f"p{i},ask {i},good film of it,sad bad film\n" for i in range(PEOPLE))
+THUMBS = "author,text,one,other\n" + "".join(
+    f"p{i // 3},ask {i // 3},{('good film', 'sad bad film', 'some other film')[i % 3]},{int(i % 3 == 0)}\n"
+    for i in range(3 * PEOPLE)
+)
+
+
+@pytest.mark.parametrize(("content", "names"), [(PAIRS, "chosen rejected"), (THUMBS, "completion feedback")])
+def test_what_people_prefer_is_learned_without_a_reward(
+    content: str, names: str, words: list[str], ram_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ram_path / "records" / "reviews.csv").write_text(content)
+    columns = [f"--{name}={column}" for name, column in zip(names.split(), ("one", "other"), strict=True)]
+    given = zip(words[2::2], words[3::2], strict=True)
+    kept = [word for pair in given if pair[0] not in ("--people", "--reward") for word in pair]
+    command = [*words[:2], *kept, *columns, "--population", "16", "--prompt-tokens", "4", "--pairs", "2", "--step", "9"]
+    real = align.fit_preferences
+
+    def stopped(*arguments: object, **options: object) -> None:
+        def stop(done: int, rounds: int) -> None:
+            raise KeyboardInterrupt
+
+        real(*arguments, **{**options, "progress": stop})  # type: ignore[arg-type]
+
+    monkeypatch.setattr(align, "fit_preferences", stopped)
+    assert main(command) == 130
+    monkeypatch.setattr(align, "fit_preferences", real)
+    assert main([*command, "--resume"]) == 0
+    run = ram_path / "run"
+    value = hub.load(run / "model").value
+    assert value.plan.pairs == 2
+    assert np.abs(np.diff(value.iterates, axis=0)).min(axis=1).all()
+    assert main(["certificate", "verify", str(run / "certificate.json")]) == 0
+    page = (run / "report.html").read_text()
+    assert "Public reward" not in page
+    assert "Divergence" in page
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--chosen", "one"], "both columns of a pair"),
+        (["--chosen", "one", "--rejected", "other"], "--population is missing"),
+        (
+            ["--chosen", "a", "--rejected", "b", "--population", "9", "--kl", "1"],
+            "an option of steering by preferences",
+        ),
+        (["--beta", "1"], "of steering by a reward"),
+    ],
+)
+def test_options_that_do_not_belong_together_are_refused(
+    more: list[str], message: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    people = words.index("--people")
+    assert main([*words[:people], *words[people + 2 :], *more, "--dry-run"]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_rating_that_is_no_number_is_refused_without_it(
+    words: list[str], ram_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (ram_path / "records" / "reviews.csv").write_text("author,text,one,other\np1,ask,good,secretword\n")
+    people = words.index("--people")
+    more = ["--completion", "one", "--feedback", "other", "--population", "9"]
+    assert main([*words[:people], *words[people + 2 :], *more]) == 2
+    assert "secretword" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

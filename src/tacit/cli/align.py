@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import hashlib
 import itertools
+import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,9 @@ from tacit.agents.language import gguf_files
 from tacit.agents.language.adapters import Bias
 from tacit.agents.language.judges import Judge
 from tacit.agents.language.texts import Writer, vocabulary
-from tacit.cli import budget
+from tacit.cli import budget, options
 from tacit.cli.console import progress, say
-from tacit.cli.options import require_least
+from tacit.cli.options import ALIGNMENT_OPTIONS, require_least
 from tacit.cli.policy_declarations import Align, Complete
 from tacit.cli.run_folder import (
     CERTIFICATE,
@@ -35,13 +37,25 @@ from tacit.cli.run_folder import (
 from tacit.errors import DataError, FileError
 from tacit.evaluation.report import AlignmentReport, Sample, Wrote
 from tacit.evaluation.report.alignment import Role
-from tacit.methods.alignment import AlignmentPlan, People, Steered, fit
+from tacit.methods.alignment import (
+    AlignmentPlan,
+    People,
+    PreferencePlan,
+    Steered,
+    fit,
+    fit_preferences,
+    pairs_of,
+    rated_pairs,
+)
 from tacit.methods.alignment.plan import PART
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.user_vault import UserVault
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+
+Planned = AlignmentPlan | PreferencePlan
 
 FOLDER, CHECKPOINT, PRIVATE = "model", "checkpoint", "private"
 WORDS = budget.Words(
@@ -66,6 +80,9 @@ MEASURED, SHOWN = 128, 12
 """Public prompts that are completed, and those whose texts the report shows."""
 
 
+refused, meaningless = partial(options.refused, "align"), partial(options.meaningless, "align")
+
+
 def align(command: Align) -> None:
     """Plan, promise, learn, release, report.
 
@@ -74,6 +91,7 @@ def align(command: Align) -> None:
     """
     require_packages("gguf", "tokenizers", "safetensors")
     require_least("align", command, words=2, layer=0, seed=0)
+    _require_whole(command)
     settings = settings_of(command)
     if not command.dry_run:
         require_free(command.out, resume=command.resume)
@@ -153,31 +171,64 @@ def _lines(path: Path | None) -> list[str]:
     return lines
 
 
-def _opened(command: Align, public: Sequence[str]) -> tuple[Writer, Judge]:
+def _require_whole(command: Align) -> None:
+    """Refuse options that do not belong together.
+
+    Raises:
+        PlanError: columns of preferences come one by one, or an option is of the other way.
+    """
+    ways = {"--chosen and --rejected": (command.chosen, command.rejected)}
+    ways["--completion and --feedback"] = (command.completion, command.feedback)
+    begun = [name for name, columns in ways.items() if any(columns)]
+    if len(begun) > 1 or not all(all(ways[name]) for name in begun):
+        what = f"the preferences are {', '.join(filter(None, command.preferred))!r}"
+        raise refused(what, "both columns of a pair, or both of a rating", f"give {' or '.join(ways)}")
+    of, other = ("by preferences", "by a reward")[:: 1 if begun else -1]
+    for name in set(options.options(ALIGNMENT_OPTIONS, other)) - set(options.options(ALIGNMENT_OPTIONS, of)):
+        if getattr(command, name) is not None:
+            raise meaningless(name, f"an option of steering {of}")
+    if begun and command.population is None:
+        raise refused("--population is missing", "how many people there could be, as the public knows", "give it")
+    if not begun and command.reward is None:
+        expected = "what values what the model writes: --reward, or columns of preferences"
+        raise refused("--reward is missing", expected, "give --reward, or --chosen and --rejected")
+
+
+def _opened(command: Align, public: Sequence[str]) -> tuple[Writer, Judge | None]:
     model, tokenizer = gguf_files.load(command.model)
     kept = (
         tuple(token for token in range(model.shape.tokens) if token not in tokenizer.special)
         if command.public is None
         else vocabulary(tokenizer, public, command.words)
     )
-    return Writer(model.restricted(kept), tokenizer, command.prefix), Judge.load(command.reward, head=command.head)
+    reward = None if command.reward is None else Judge.load(command.reward, head=command.head)
+    return Writer(model.restricted(kept), tokenizer, command.prefix), reward
 
 
-def _planned(command: Align, writer: Writer, reward: Judge, public: Sequence[str]) -> AlignmentPlan:
+def _planned(command: Align, writer: Writer, reward: Judge | None, public: Sequence[str]) -> Planned:
     model, scale = writer.model, command.scale
     if scale is None:
         ids = [writer.before.tolist() + writer.tokenizer.encode(text)[:8] for text in public[:MEASURED]]
         shortest = min(map(len, ids))
         scale = float(f"{model.residual_norm(torch.tensor([one[:shortest] for one in ids]), command.layer):.2g}")
-    plan = AlignmentPlan.of(writer, reward, adapter=Bias(command.layer, scale), **command.settings)
-    unit = Unit(command.person, command.relation, command.population or plan.people * plan.rounds)
+    given = command.settings | {"adapter": Bias(command.layer, scale)}
+    plan = PreferencePlan.of(writer, **given) if command.preferred else AlignmentPlan.of(writer, reward, **given)
+    population = command.population
+    if population is None:
+        assert isinstance(plan, AlignmentPlan)
+        population = plan.people * plan.rounds
+    unit = Unit(command.person, command.relation, population)
     return plan.calibrate(unit=unit, epsilon=command.epsilon, delta=command.delta)
 
 
-def _learned(command: Align, plan: AlignmentPlan, writer: Writer, reward: Judge, run: RunFolder) -> Release[Steered]:
+def _learned(command: Align, plan: Planned, writer: Writer, reward: Judge | None, run: RunFolder) -> Release[Steered]:
     """The run that is released; taken up where it was interrupted."""
+    if isinstance(plan, PreferencePlan):
+        return _learned_from_pairs(command, plan, writer, run)
     with progress("Reading the texts"):
-        texts = read_texts(command.data, command.person, command.text)
+        texts: dict[str, list[str]] = {}
+        for person, (text,) in read_rows(command.data, command.person, [command.text]):
+            texts.setdefault(person, []).append(text)
     slots = sorted(texts, key=lambda person: hashlib.sha256(person.encode("utf-8", "surrogatepass")).digest())
     people = People(plan, writer, slots, texts, seed=command.seed, simulated=command.simulated)
     run.inside(PRIVATE).mkdir(exist_ok=True)
@@ -203,43 +254,83 @@ def _learned(command: Align, plan: AlignmentPlan, writer: Writer, reward: Judge,
         )
 
 
-def read_texts(path: Path, person: str, text: str) -> dict[str, list[str]]:
-    """Each person's texts by id, in the order of the file.
+def _learned_from_pairs(command: Align, plan: PreferencePlan, writer: Writer, run: RunFolder) -> Release[Steered]:
+    with progress("Reading the preferences"):
+        rows = read_rows(command.data, command.person, [command.text, *command.preferred])
+        people = [person for person, _ in rows]
+        if command.feedback is None:
+            pairs = [(prompt, chosen, rejected) for _, (prompt, chosen, rejected) in rows]
+        else:
+            rated = [(prompt, text, _number(rating, command)) for _, (prompt, text, rating) in rows]
+            people, pairs = rated_pairs(people, rated)
+        data = pairs_of(plan, writer, people, pairs, simulated=command.simulated)
+    with (
+        budget.opened(command, plan, run) as ledger,
+        budget.spending(ledger, WORDS),
+        progress("Learning from preferences") as advance,
+    ):
+        return fit_preferences(
+            plan,
+            Vault(data, ledger, tracker=command.tracker),
+            writer,
+            folder=run.inside(CHECKPOINT),
+            resume=command.resume,
+            progress=advance,
+        )
+
+
+def _number(text: str, command: Align) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(
+            "a rating is no number",
+            where=f"{command.data}, column {command.feedback}",
+            expected="a finite number in every row, such as 1 for a thumb up and 0 for one down",
+            remedy="leave rows without a rating out, and write words as numbers",
+        )
+    return value
+
+
+def read_rows(path: Path, person: str, columns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Each row's id and texts, in the order of the file.
 
     Args:
         path: CSV file with a header.
-        person, text: columns.
+        person, columns: that are read.
 
     Raises:
         FileError: the file is missing or damaged.
-        DataError: a column is missing, or a row has no id.
+        DataError: a column is missing, or a row has no id or no text.
     """
-    found: dict[str, list[str]] = {}
+    found = []
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file)
-            if not {person, text} <= set(rows.fieldnames or ()):
+            if not {person, *columns} <= set(rows.fieldnames or ()):
                 raise DataError(
                     "a column is missing",
                     where=str(path),
-                    expected=f"a header with {person!r} and {text!r}",
-                    remedy="give --person and --text as the header spells them",
+                    expected=f"a header with {', '.join(map(repr, (person, *columns)))}",
+                    remedy="name the columns as the header spells them",
                 )
             for number, row in enumerate(rows, start=2):
-                if not row[person] or row[text] is None:
+                if not row[person] or any(row[name] is None for name in columns):
                     raise DataError(
                         f"row {number} has no id or no text",
                         where=str(path),
                         expected="an id in every row: texts of nobody cannot be counted as one person's",
                         remedy="leave such rows out of the file",
                     )
-                found.setdefault(row[person], []).append(row[text])
+                found.append((row[person], tuple(row[name] for name in columns)))
     except (OSError, UnicodeDecodeError, csv.Error):
         raise _unreadable(path, "a CSV file in UTF-8 with a header") from None
     return found
 
 
-def report(release: Release[Steered], reward: Judge, public: Sequence[str], title: str) -> AlignmentReport:
+def report(release: Release[Steered], reward: Judge | None, public: Sequence[str], title: str) -> AlignmentReport:
     """The page's inputs: what the models write on public prompts, at the same draws."""
     value = release.value
     assert value.writer is not None
@@ -256,11 +347,12 @@ def report(release: Release[Steered], reward: Judge, public: Sequence[str], titl
     for label, role, model in models:
         done = model.written(prompts, draws)
         texts[role] = value.writer.texts(prompts, done.written[:, 0])
-        paid = reward(texts[role])
+        paid = None if reward is None else reward(texts[role])
         pairs = [pair for row in done.written[:, 0].tolist() for pair in itertools.pairwise(row)]
-        error = float(paid.std(ddof=1) / np.sqrt(len(paid))) if len(paid) > 1 else 0.0
+        value_of = None if paid is None else float(paid.mean())
+        error = float(paid.std(ddof=1) / np.sqrt(len(paid))) if paid is not None and len(paid) > 1 else 0.0
         kl = 0.0 if role == "reference" else model.kl(prompts, draws)
-        outcomes.append(Wrote(label, role, float(paid.mean()), error, kl, len(set(pairs)) / max(1, len(pairs))))
+        outcomes.append(Wrote(label, role, value_of, error, kl, len(set(pairs)) / max(1, len(pairs))))
     shown = zip(texts["reference"][:SHOWN], texts["released"][:SHOWN], strict=True)
     return AlignmentReport(
         title=title,
@@ -280,7 +372,12 @@ def _at(value: Steered, theta: np.ndarray) -> Steered:
 def _noise_alone(value: Steered) -> np.ndarray:
     """A public draw of the noise that the sum of all rounds has, times the step."""
     plan = value.plan
-    deviation = plan.step * plan.clip_norm * (plan.noise_multiplier or 0.0) / plan.people
+    deviation = plan.step * plan.clip_norm * (plan.noise_multiplier or 0.0)
+    if isinstance(plan, PreferencePlan):
+        assert plan.unit is not None
+        deviation *= math.sqrt(plan.rounds) / (plan.sampling_rate * plan.unit.size)
+    else:
+        deviation /= plan.people
     drawn = deviation * np.random.default_rng(0).standard_normal(value.iterates.shape[1])
     return np.asarray(drawn, np.float32)
 

@@ -326,19 +326,12 @@ MOBILITY_OPTIONS: Table = {
     "one-shot": {"tacit.methods.mobility.plan:OneShotPlan": ("floor",)},
     "pategail": {"tacit.methods.mobility.pategail.plan:PateGailPlan": ("rounds", "floor")},
 }
+_STEERED = ("rounds", "prompt_tokens", "tokens", "clip_norm", "step")
 ALIGNMENT_OPTIONS: Table = {
-    "align": {
-        "tacit.methods.alignment.plan:AlignmentPlan": (
-            "rounds",
-            "people",
-            "prompts",
-            "prompt_tokens",
-            "completions",
-            "tokens",
-            "clip_norm",
-            "step",
-            "critic",
-            "kl",
-        )
-    }
+    "by a reward": {
+        "tacit.methods.alignment.plan:AlignmentPlan": (*_STEERED, "people", "prompts", "completions", "critic", "kl")
+    },
+    "by preferences": {
+        "tacit.methods.alignment.preferences:PreferencePlan": (*_STEERED, "pairs", "beta", "sampling_rate")
+    },
 }

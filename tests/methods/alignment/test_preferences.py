@@ -14,7 +14,7 @@ from tacit.agents.language.adapters import Bias, Steering
 from tacit.agents.language.llama import Llama
 from tacit.agents.language.sampling import laid_out, log_softmax
 from tacit.errors import DataError, PlanError, PlanExhausted
-from tacit.methods.alignment import PreferencePlan, fit_preferences, pairs_of
+from tacit.methods.alignment import PreferencePlan, fit_preferences, pairs_of, rated_pairs
 from tacit.methods.alignment.contributions import Released
 from tacit.methods.alignment.preferences import PairGradient
 from tacit.privacy.vault.isolation import IsolationChecks
@@ -107,3 +107,10 @@ def test_what_does_not_fit_is_refused(ram_path: Path) -> None:
     plan = PreferencePlan(pairs=1).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
     with Ledger(ram_path / "ledger", UNIT, epsilon=1.0, delta=1e-5) as ledger, pytest.raises(PlanError):
         fit_preferences(plan, Vault(data, ledger), WRITER)
+
+
+def test_ratings_make_pairs_of_one_person_and_prompt() -> None:
+    rows = [("a", "u", 1.0), ("a", "v", 3.0), ("a", "w", 2.0), ("a", "x", 1.0), ("b", "u", 0.0), ("a", "y", 0.0)]
+    ids, pairs = rated_pairs(["p", "p", "p", "p", "p", "q"], rows)
+    assert ids == ["p", "p"]
+    assert pairs == [("a", "v", "x"), ("a", "w", "u")]

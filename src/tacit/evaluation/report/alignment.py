@@ -27,6 +27,9 @@ _NAMES = {
     "critic": "share of the public critic",
     "segment": "tokens between two looks of the critic",
     "kl": "penalty of the log-ratio to the base model",
+    "pairs": "pairs of one person",
+    "beta": "factor of the log-ratios",
+    "sampling_rate": "everybody's chance to take part in a round",
     "base": "SHA-256 of the base model",
     "reward": "SHA-256 of the public reward",
     "words": "SHA-256 of the public vocabulary",
@@ -41,14 +44,14 @@ class Wrote:
 
     Attributes:
         label, role: which model.
-        reward, error: mean of the public reward, and its standard error over the prompts.
+        reward, error: mean of the public reward, and its standard error over the prompts; None without a reward.
         kl: to the base model, in nats a token.
         distinct: share of different pairs among neighbouring tokens.
     """
 
     label: str
     role: Role
-    reward: float
+    reward: float | None
     error: float
     kl: float
     distinct: float
@@ -98,8 +101,6 @@ class AlignmentReport(PublicReport):
     def _answer(self) -> Section:
         base, row = self._one("reference"), self._one("released")
         figures = [
-            ("Public reward", number(row.reward, 3), f"± {number(row.error, 2)} standard error"),
-            ("Base model", number(base.reward, 3), "on the same prompts and draws"),
             ("Divergence", number(row.kl, 3), "nats a token, from the base model"),
             (
                 "Different pairs",
@@ -110,17 +111,24 @@ class AlignmentReport(PublicReport):
         lines = [
             f"Measured on {self.prompts:,} public prompts, after the release. Nothing was chosen by these figures."
         ]
-        went = f"from {number(base.reward, 3)} to {number(row.reward, 3)}"
-        headline = f"The public reward of what this model writes went {went}."
-        return blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero="The reward")
+        hero, headline = "The model", f"The model went {number(row.kl, 3)} nats a token from where it was."
+        if row.reward is not None and base.reward is not None:
+            figures = [
+                ("Public reward", number(row.reward, 3), f"± {number(row.error, 2)} standard error"),
+                ("Base model", number(base.reward, 3), "on the same prompts and draws"),
+                *figures,
+            ]
+            went = f"from {number(base.reward, 3)} to {number(row.reward, 3)}"
+            hero, headline = "The reward", f"The public reward of what this model writes went {went}."
+        return blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero=hero)
 
     def _measured(self) -> Section:
-        lead = "Reward against divergence: farther from the base model is not better in itself."
+        lead = "Farther from the base model is not better in itself."
         rows = [
             Row(
                 row.label,
-                {
-                    "Public reward": f"{number(row.reward, 3)} ± {number(row.error, 2)}",
+                ({} if row.reward is None else {"Public reward": f"{number(row.reward, 3)} ± {number(row.error, 2)}"})
+                | {
                     "Divergence": number(row.kl, 3),
                     "Different pairs": number(row.distinct, 3),
                 },
@@ -128,7 +136,8 @@ class AlignmentReport(PublicReport):
             )
             for row in self.outcomes
         ]
-        drawn = grid([_curve([row for row in self.outcomes if row.role != "floor"])], wide=True)
+        met = [row for row in self.outcomes if row.role != "floor" and row.reward is not None]
+        drawn = grid([_curve(met)] if met else [], wide=True)
         return Section("What it came to", (*drawn, *tabled("Model", rows)), lead, "measured", before=True)
 
     def _texts(self) -> Section:
@@ -144,7 +153,8 @@ def _curve(rows: Sequence[Wrote]) -> Chart:
     drawn = charts.lines(
         [Line(style["public reward"], kl, reward, reward - errors, reward + errors)],
         title="; ".join(
-            f"{row.label}: reward {number(row.reward, 3)} at {number(row.kl, 3)} nats a token" for row in order
+            f"{row.label}: reward {number(value, 3)} at {number(row.kl, 3)} nats a token"
+            for row, value in zip(order, reward.tolist(), strict=True)
         ),
         x=span("divergence from the base model, nats a token", np.zeros(1), kl),
         y=span("public reward", reward - errors, reward + errors),

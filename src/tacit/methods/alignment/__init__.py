@@ -9,7 +9,7 @@ from tacit.agents.language.adapters import Bias, LoRA
 from tacit.methods.alignment.algorithm import fit
 from tacit.methods.alignment.people import People
 from tacit.methods.alignment.plan import AlignmentPlan
-from tacit.methods.alignment.preferences import PreferencePlan, fit_preferences, pairs_of
+from tacit.methods.alignment.preferences import PreferencePlan, fit_preferences, pairs_of, rated_pairs
 from tacit.methods.alignment.steered import Steered
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "fit",
     "fit_preferences",
     "pairs_of",
+    "rated_pairs",
 ]

@@ -28,6 +28,7 @@ from tacit.methods.alignment.steered import Steered
 from tacit.methods.alignment.writing import Writing
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.user_vault import UserVault
 
@@ -68,11 +69,11 @@ def fit(
     run = vault.reserve(plan)
     kept = resume and path is not None and path.exists()
     if kept and path is not None:
-        iterates = _loaded(path, run, vault, iterates.shape[1])
+        iterates = loaded(path, run, vault.ledger, iterates.shape[1])
     if vault.touched(run) and not (kept and (len(iterates) > 1 or vault.steps_left(run, PART))):
         raise exhausted(run, PART)
     if path is not None and not kept:
-        _save(path, run, vault, iterates)
+        save(path, run, vault.ledger, iterates)
     contribution = PersonGradient(plan, model)
     for k in range(plan.rounds - vault.steps_left(run, PART), plan.rounds):
         theta = iterates[-1].astype(np.float32)
@@ -80,7 +81,7 @@ def fit(
         mean = vault.noisy_sum(run, PART, contribution, Released(theta))[0]
         iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
         if path is not None:
-            _save(path, run, vault, iterates)
+            save(path, run, vault.ledger, iterates)
         if progress is not None:
             progress(k + 1, plan.rounds)
     return vault.release(run, Steered(plan, iterates.astype(np.float32), _words(model), model), label=plan.label())
@@ -110,12 +111,18 @@ def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: R
         )
 
 
-def _save(path: Path, run: Run, vault: UserVault, iterates: NDArray[np.float64]) -> None:
-    checkpoint.save(path, {"iterates": torch.from_numpy(iterates)}, plan_id=run.plan_id, ledger=vault.ledger)
+def save(path: Path, run: Run, ledger: Ledger, iterates: NDArray[np.float64]) -> None:
+    """Keep the parameters so far [rounds + 1, P], which are released values."""
+    checkpoint.save(path, {"iterates": torch.from_numpy(iterates)}, plan_id=run.plan_id, ledger=ledger)
 
 
-def _loaded(path: Path, run: Run, vault: UserVault, parameters: int) -> NDArray[np.float64]:
-    iterates = checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger).get("iterates")
+def loaded(path: Path, run: Run, ledger: Ledger, parameters: int) -> NDArray[np.float64]:
+    """What `save` kept.
+
+    Raises:
+        PlanError: it is of another adapter.
+    """
+    iterates = checkpoint.load(path, plan_id=run.plan_id, ledger=ledger).get("iterates")
     if iterates is None or iterates.ndim != 2 or iterates.shape[1] != parameters:
         raise PlanError(
             "the checkpoint is of another adapter",

@@ -10,8 +10,10 @@ The divisor is the plan's number of pairs, and nothing of one person depends on 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,6 +27,7 @@ from tacit.agents.language.texts import Writer
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError
+from tacit.methods.alignment.algorithm import Progress, loaded, save
 from tacit.methods.alignment.contributions import TOGETHER, Released, work
 from tacit.methods.alignment.steered import Steered
 from tacit.privacy.certificate.certificate import Release
@@ -239,17 +242,52 @@ def pairs_of(
     )
 
 
-def fit_preferences(plan: PreferencePlan, vault: Vault, model: Writer) -> Release[Steered]:
+def rated_pairs(
+    people: Sequence[str], rows: Sequence[tuple[str, str, float]]
+) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """Pairs of completions that one person rated behind one prompt: the best with the worst, and so on inwards.
+
+    Args:
+        people: whose rating each is [n].
+        rows: (prompt, completion, rating) [n]; a thumb is a rating of two values.
+
+    Returns:
+        Whose pair each is, and the pairs (prompt, chosen, rejected). Equal ratings make no pair.
+    """
+    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for person, (prompt, completion, rating) in zip(people, rows, strict=True):
+        found.setdefault((person, prompt), []).append((rating, completion))
+    ids, pairs = list[str](), list[tuple[str, str, str]]()
+    for (person, prompt), rated in found.items():
+        order = sorted(rated, key=lambda one: -one[0])
+        for (most, chosen), (least, rejected) in zip(order, reversed(order), strict=True):
+            if most <= least:
+                break
+            ids.append(person)
+            pairs.append((prompt, chosen, rejected))
+    return ids, pairs
+
+
+def fit_preferences(
+    plan: PreferencePlan,
+    vault: Vault,
+    model: Writer,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Release[Steered]:
     """Learn an adapter from people's preferences, under the plan's promise.
 
     Args:
         plan: calibrated for the vault's unit, and made for this model (`PreferencePlan.of`).
         vault: over the records of `pairs_of`.
         model: with its tokenizer, public vocabulary and prefix.
+        folder, resume, progress: as of `fit`.
 
     Raises:
         PlanError: the plan is for another model.
-        PlanExhausted: the plan was begun or finished already.
+        PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     if (plan.base, plan.words, plan.prefix) != (model.model.digest, model.words, model.prefix):
@@ -259,12 +297,22 @@ def fit_preferences(plan: PreferencePlan, vault: Vault, model: Writer) -> Releas
             expected="those whose digests the plan states",
             remedy="make the plan with PreferencePlan.of(model, ...)",
         )
-    run, contribution = vault.reserve(plan), PairGradient(plan, model)
-    if vault.touched(run):
-        raise exhausted(run, PART)
+    path = None if folder is None else Path(folder) / "checkpoint.safetensors"
     iterates = plan.adapter.start(model.model.shape).double().numpy()[None]
-    while vault.steps_left(run, PART):
+    run, contribution = vault.reserve(plan), PairGradient(plan, model)
+    kept = resume and path is not None and path.exists()
+    if kept and path is not None:
+        iterates = loaded(path, run, vault.ledger, iterates.shape[1])
+    if vault.touched(run) and not (kept and (len(iterates) > 1 or vault.steps_left(run, PART))):
+        raise exhausted(run, PART)
+    if path is not None and not kept:
+        save(path, run, vault.ledger, iterates)
+    while left := vault.steps_left(run, PART):
         mean = vault.noisy_sum(run, PART, contribution, Released(iterates[-1].astype(np.float32)))[0]
         iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
+        if path is not None:
+            save(path, run, vault.ledger, iterates)
+        if progress is not None:
+            progress(plan.rounds - left + 1, plan.rounds)
     words = np.asarray(model.model.vocabulary.numpy(), np.int64)
     return vault.release(run, Steered(plan, iterates.astype(np.float32), words, model), label=plan.label())
