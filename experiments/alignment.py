@@ -51,7 +51,7 @@ PERSON: dict[str, Any] = {"feedback": "person", "critic": 0.0, "reward_bound": 1
 PROMISED = ("4/one", "1/one", "4/four", "4/one/differs", "none/one/differs")
 ONCE = ("noise 4/one", "public/one", "none/one")
 BESIDE = ("4/one/agrees", "none/one/agrees", "none/four", "8/one", "1/four")
-"""What figures are promised of, with every seed; what has one seed; and what is wanted beside it, with one seed first."""
+"""What figures are promised of; what has one seed; and what is wanted beside it."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ EXPERIMENTS = (
     "dppg_riverswim",
     "dppg_votes",
     "dppg_fair",
+    "tune_alignment",
     "alignment",
     "experts_accounting",
     "experts_prefixes",
