@@ -25,6 +25,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit import Ledger, Register, Unit, UserVault, alignment
+from tacit.evaluation.statistics import interval
 from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
 
 NAME = "alignment"
@@ -172,17 +174,43 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     print(f"{key}: {values}", flush=True)
 
 
+WORDS = {
+    "reference": "base model",
+    "none/one": "one step, no noise",
+    "8/one": "one step, epsilon 8",
+    "4/one": "one step, epsilon 4",
+    "1/one": "one step, epsilon 1",
+    "noise 4/one": "noise alone, of epsilon 4",
+    "public/one": "public prompts, no person",
+    "none/four": "four rounds, no noise",
+    "4/four": "four rounds, epsilon 4",
+    "1/four": "four rounds, epsilon 1",
+    "none/one/differs": "thumbs, another taste, no noise",
+    "4/one/differs": "thumbs, another taste, epsilon 4",
+    "none/one/agrees": "thumbs, the same taste, no noise",
+    "4/one/agrees": "thumbs, the same taste, epsilon 4",
+    "4/one/lora": "one step by LoRA, epsilon 4",
+}
+
+
 def table(results: Store) -> str:
-    """A line a row."""
-    names = ["reward", "positive", "tfidf", "vader", "style", "kl", "perplexity", "distinct_2"]
-    lines = [f"| row | {' | '.join(names)} | CPU s |", "|---" * (len(names) + 2) + "|"]
-    for key, row in results.rows.items():
-        for kind in ("values", "shrunk"):
-            if kind in row["values"]:
-                cells = " | ".join(f"{row['values'][kind][name]:.3g}" for name in names)
-                took = row["values"].get("took", {}).get("cpu_s", "")
-                lines.append(f"| {key}{' (shrunk)' if kind == 'shrunk' else ''} | {cells} | {took} |")
+    """A line a cell: means over the seeds there are, and after "±" half of the 95 % interval of the mean."""
+    names = ["reward", "tfidf", "vader", "style", "kl", "perplexity", "distinct_2"]
+    head = ["Reward", "TF-IDF", "VADER", "Style", "KL a token", "Perplexity", "Distinct-2"]
+    lines = [f"| | Runs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
+    for one, words in WORDS.items():
+        keys = [f"{one}/{seed}" for seed in SEEDS if results.has(f"{one}/{seed}")]
+        for kind, more in (("values", ""), ("shrunk", ", shrunk")):
+            rows = [found[kind] for found in map(results.values, keys) if kind in found]
+            if rows:
+                cells = " | ".join(_cell([row[name] for row in rows]) for name in names)
+                lines.append(f"| {words}{more} | {len(rows)} | {cells} |")
     return "\n".join(lines)
+
+
+def _cell(values: Sequence[float]) -> str:
+    mean, low, _ = interval(values)
+    return f"{mean:.2f}" if len(values) < 2 else f"{mean:.2f} ± {mean - low:.2f}"
 
 
 def figures() -> list[Figure]:

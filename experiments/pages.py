@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from experiments import (
+    alignment,
     comparisons,
     dppg_audit,
     dppg_fair,
@@ -102,6 +103,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "dppg_votes": lambda: dppg_votes.table(dppg_votes.store()),
     "dppg_fair": lambda: dppg_fair.table(dppg_fair.store()),
     "dppg_audit": lambda: dppg_tables.audited(dppg_audit.store()),
+    "alignment": lambda: alignment.table(alignment.store()),
     "experts_mixed": lambda: experts_at_one("mixed"),
     "experts_good": lambda: experts_at_one("good"),
     "experts_table": experts_by_epsilon,
