@@ -20,8 +20,8 @@ first row they are what the paper claims for its noise (`SIGMAS`), "inf" is with
     ppo, a2c     without privacy
 
 Rewards of CartPole and Acrobot are multiplied by 0.01, so that a critic of the printed rate can follow. Acrobot as
-printed learns nothing (entropy 0.36, lambda 0.85): its rows have entropy 0.01 and lambda 0.95. All of this was chosen on
-seed 3; "printed" is Acrobot as printed, without noise. Writes `experiments/results/dppg_fair.json`.
+printed learns nothing (entropy 0.36, lambda 0.85): its rows have entropy 0.01 and lambda 0.95. This was chosen on seed
+3; "printed" is Acrobot as printed, without noise. Writes `experiments/results/dppg_fair.json`.
 """
 
 from __future__ import annotations
