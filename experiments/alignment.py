@@ -36,9 +36,9 @@ import torch
 from experiments import alignment_world as world
 from experiments.check import Figure
 from experiments.configuration import Json, describe
+from experiments.dppg_tables import spread
 from experiments.store import RESULTS, ROOT, Store
 from tacit import Ledger, Register, Unit, UserVault, alignment
-from tacit.evaluation.statistics import interval
 from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
 
 NAME = "alignment"
@@ -209,8 +209,7 @@ def table(results: Store) -> str:
 
 
 def _cell(values: Sequence[float]) -> str:
-    mean, low, _ = interval(values)
-    return f"{mean:.2f}" if len(values) < 2 else f"{mean:.2f} ± {mean - low:.2f}"
+    return spread(values, 2) if len(values) > 1 else f"{values[0]:.2f}"
 
 
 def figures() -> list[Figure]:

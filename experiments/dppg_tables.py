@@ -1,6 +1,6 @@
 """Pictures and tables of private policy gradients, from the raw rows of their experiments.
 
-    python -m experiments.dppg_tables                     # every table as Markdown, and docs/images/dppg_frontier.svg
+    python -m experiments.dppg_tables                     # every table as Markdown, and pictures in docs/images
     python -m experiments.dppg_tables --only riverswim    # frontier, table1, riverswim, audit, short
 
 Nothing is run: a cell whose row is missing or has another configuration is left blank, one that no experiment has is a
@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments import dppg_audit, dppg_frontier, dppg_riverswim, dppg_table1
+from experiments import dppg_audit, dppg_fair, dppg_frontier, dppg_riverswim, dppg_table1
 from experiments.dppg_frontier import Cell
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
 from tacit.envs import river_swim
 from tacit.envs.river_swim import RiverSwim
 from tacit.evaluation.lower_bounds import Audit, audit, highest_rate, lowest_rate
-from tacit.evaluation.report.charts import Axis
+from tacit.evaluation.report.charts import Axis, span
 from tacit.evaluation.statistics import interval
 
 INFINITE, BLANK, NONE = float("inf"), "", "–"
@@ -276,6 +276,34 @@ def short(poles: Store, table: Store, rivers: Store) -> str:
     return markdown(head, rows) + f"\n\n\\* The better of {note}, without its critic: epsilon 1."
 
 
+LEARNING = {
+    "paper, no noise": ("reproduced", "inf"),
+    "paper, noise of a claimed 1": ("reproduced", "1"),
+    "paper, honest, epsilon 1": ("honest", "1"),
+    "ours, no noise": ("ours", "inf"),
+    "ours, epsilon 1": ("ours", "1"),
+}
+"""Curves of the fair table."""
+
+
+def learning(results: Store) -> list[Panel]:
+    """Mean return on fresh people against steps of the simulator, of the fair table's rows that there are."""
+    panels = []
+    for name in dppg_fair.lines():
+        curves, values = [], list[float]()
+        for words, (arm, level) in LEARNING.items():
+            row = kept(results, f"{name}/{arm}/{level}")
+            if row is not None:
+                curves.append(
+                    Curve(words, [max(1, step) for step in row["steps"]], row["curve"], dashed=level == "inf")
+                )
+                values += row["curve"]
+        if curves:
+            across = span("steps of the simulator", np.zeros(1), np.array([float(dppg_fair.STEPS)]))
+            panels.append(Panel(name, across.label, curves, (across, span("return", np.array(values)))))
+    return panels
+
+
 def main(arguments: list[str]) -> None:
     """Print the tables and draw the picture."""
     poles, table, rivers = dppg_frontier.store(), dppg_table1.store(), dppg_riverswim.store()
@@ -293,6 +321,8 @@ def main(arguments: list[str]) -> None:
         print(f"{name}\n\n{tables[name]()}\n")
     if only in (None, "frontier"):
         draw(picture(poles), "Return against epsilon in CartPole and Acrobot", IMAGES / "dppg_frontier.svg", legend=3)
+    if only is None and (panels := learning(dppg_fair.store())):
+        draw(panels, "Learning curves of the fair table", IMAGES / "dppg_learning.svg", legend=3)
 
 
 if __name__ == "__main__":

@@ -173,3 +173,10 @@ def test_texts_without_people_are_refused_without_a_cell(
     path.unlink() if content is None else path.write_text(content)
     assert main(words) == code
     assert "abc" not in capsys.readouterr().err
+
+
+def test_a_release_names_no_place_of_this_machine(words: list[str], ram_path: Path) -> None:
+    assert main(words) == 0
+    released = ram_path / "run" / "model"
+    for path in released.rglob("*"):
+        assert path.is_dir() or str(ram_path).encode() not in path.read_bytes()

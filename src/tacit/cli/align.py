@@ -115,7 +115,7 @@ def align(command: Align) -> None:
             if command.shrink is not None:
                 with progress("Shrinking on public prompts"):
                     release = Release(release.value.shrunk(public, kl=command.shrink), release.certificate)
-            hub.save(release, run.inside(FOLDER), notes={"model": str(command.model)})
+            hub.save(release, run.inside(FOLDER))
             run.remove(CHECKPOINT)
         certify(run, release.certificate)
         with progress("Completing public prompts"):
@@ -131,7 +131,7 @@ def complete(command: Complete) -> None:
     """Verify, complete, print.
 
     Raises:
-        FileError: the folder is damaged or holds something else.
+        FileError: the folder is damaged or holds something else, or it does not say where the base model is.
         CertificateError: the certificate was edited.
         PlanError: the base model is another one, or a prompt is empty.
     """
@@ -143,7 +143,7 @@ def complete(command: Complete) -> None:
             expected="the folder of a run of `tacit align`",
             remedy="name such a folder",
         )
-    path = command.model or Path(str(hub.notes(command.run / FOLDER).get("model", "")))
+    path = command.model or Path(str(RunFolder(command.run).read()["settings"]["model"]))
     value = release.value.using(*gguf_files.load(path))
     say(f"Verified: {release.certificate.sentence}")
     for reference in (True, False) if command.reference else (False,):
