@@ -130,6 +130,8 @@ def test_what_people_prefer_is_learned_without_a_reward(
     page = (run / "report.html").read_text()
     assert "Public reward" not in page
     assert "Divergence" in page
+    assert main(["report", str(run)]) == 0
+    assert (run / "report.html").read_text() == page
 
 
 @pytest.mark.parametrize(

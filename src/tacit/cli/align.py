@@ -76,8 +76,8 @@ GENERAL = (
     "The people who made this have clearly been",
 )
 """Prompts of a report without public texts."""
-MEASURED, SHOWN = 128, 12
-"""Public prompts that are completed, and those whose texts the report shows."""
+MEASURED, SHOWN, SHORT = 128, 12, 8
+"""Public prompts that are completed, those whose texts the report shows, and words of one on the command line."""
 
 
 refused, meaningless = partial(options.refused, "align"), partial(options.meaningless, "align")
@@ -123,7 +123,8 @@ def align(command: Align) -> None:
     say()
     say(f"Open     {run.path / REPORT}")
     say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
-    say(f'Try      tacit complete {run.path} --prompts "{public[0]}" --reference')
+    shown = " ".join(public[0].split()[:SHORT])
+    say(f'Try      tacit complete {run.path} --prompts "{shown}" --reference')
     say(f"Budget   tacit ledger show {budget.ledger_path(command)}")
 
 

@@ -142,7 +142,9 @@ class AlignmentReport(PublicReport):
 
     def _texts(self) -> Section:
         rows = [Row(one.before, {"Released model": one.after}) for one in self.samples]
-        return Section("Texts", tabled("Base model", rows), "Public prompts, completed at the same draws.", "texts")
+        return Section(
+            "Texts", tabled("Base model", rows, words=True), "Public prompts, completed at the same draws.", "texts"
+        )
 
 
 def _curve(rows: Sequence[Wrote]) -> Chart:
@@ -156,7 +158,7 @@ def _curve(rows: Sequence[Wrote]) -> Chart:
             f"{row.label}: reward {number(value, 3)} at {number(row.kl, 3)} nats a token"
             for row, value in zip(order, reward.tolist(), strict=True)
         ),
-        x=span("divergence from the base model, nats a token", np.zeros(1), kl),
+        x=span("divergence, nats a token", np.zeros(1), kl),
         y=span("public reward", reward - errors, reward + errors),
     )
     return Chart("Reward and divergence", "means over public prompts, with standard errors", drawn)

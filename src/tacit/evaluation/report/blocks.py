@@ -65,10 +65,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of figures; `first` heads their labels."""
+    """Rows of figures, or of words; `first` heads their labels."""
 
     first: str
     rows: Sequence[Row]
+    words: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -164,9 +165,9 @@ def opening(headline: str, blocks: Sequence[Block], *, eyebrow: str, hero: str) 
     return Section(headline, blocks, id="answer", before=True, hero=hero, eyebrow=eyebrow)
 
 
-def tabled(first: str, rows: Sequence[Row]) -> tuple[Table, ...]:
+def tabled(first: str, rows: Sequence[Row], *, words: bool = False) -> tuple[Table, ...]:
     """A table of the rows; none of none."""
-    return (Table(first, rows),) if rows else ()
+    return (Table(first, rows, words),) if rows else ()
 
 
 def settings(
