@@ -1,7 +1,7 @@
 """What an observer saw leave the doors, and whether it agrees with what the ledgers say.
 
 The observer is told outside the folder that faults happen to, the moment something leaves a door, in lines:
-`step LEDGER PLAN PART NUMBER HASH`, and `person PLAN NAME` for whoever contributed to what left.
+`step LEDGER PLAN PART NUMBER HASH`, and `person PLAN NAME` for everybody who contributed to what left.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _answers(say: Say) -> None:
 
 
 def _people(say: Say) -> None:
-    """Whoever the register let in has contributed when the next sum leaves."""
+    """Everybody whom the register let in has contributed when the next sum leaves."""
     admit, release, admitted = Register.reserve, UserVault.noisy_sum, list[str]()
 
     def reserve(self: Register, plan_id: str, people: Sequence[str], most: int) -> Any:

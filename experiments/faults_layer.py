@@ -55,7 +55,7 @@ def available() -> bool:
 
 @functools.cache
 def library() -> Path:
-    """The compiled layer, built anew where the source has changed."""
+    """The compiled layer, built again where the source has changed."""
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"tacit-faults-{os.getuid()}-{digest}.so"
     if not path.exists():
@@ -66,7 +66,7 @@ def library() -> Path:
 
 
 def require(module: str, arguments: list[str]) -> None:
-    """Start `python -m module arguments` anew in the place of this process, unless the layer is preloaded."""
+    """Start `python -m module arguments` again in the place of this process, unless the layer is preloaded."""
     if os.environ.get("LD_PRELOAD") != str(library()):
         os.environ["LD_PRELOAD"] = str(library())
         os.execv(sys.executable, [sys.executable, "-m", module, *arguments])

@@ -203,7 +203,7 @@ RETURNING = 600
 
 
 class _Returning(SimulatedUsers):
-    """People of whom many have been here before."""
+    """People, many of them known from before."""
 
     def arrive(self, count: int) -> Sequence[Sequence[str]]:
         return [[f"person-{one}" for one in random.Random().sample(range(RETURNING), count)]]

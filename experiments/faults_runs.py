@@ -187,7 +187,7 @@ def outcome(code: int | None, killed: bool) -> Counter[str]:
 
 
 def after_kill(run: Run, code: int | None, killed: bool) -> Counter[str]:
-    """As `outcome`; whoever cannot go on is stuck, unless that is what should happen (`LOST`)."""
+    """As `outcome`; a run that cannot go on is stuck, unless that is what should happen (`LOST`)."""
     found = outcome(code, killed)
     lost = int(found["refused"] and any(words in run.lines("messages")[-1] for words in LOST))
     return found + Counter(lost=lost, stuck=found["refused"] - lost, ended=found["refused"])

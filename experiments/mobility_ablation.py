@@ -7,7 +7,7 @@
 Rows without noise (epsilon inf), where a critic's shape shows best: the weight of the gradient penalty (10 is the
 recipe's); a spectral norm instead of it; the discriminator of PATEGAIL (cross-entropy, no penalty); 40 and 80 % of the
 people, who are the population then; and rewards that are all zero. Rows at epsilon 10: the recipe, 40 % of the people,
-and noise by every device (`local`), each of whom is then private against the server too. A cell is one (row, epsilon,
+and noise by every device (`local`), and each is then private against the server too. A cell is one (row, epsilon,
 seed): five training seeds with noise of their own, the last averaged policy, none picked.
 """
 

@@ -12,7 +12,7 @@ is a block of runs of one method at one epsilon, with the members and every atta
 - `likelihood` (white-box): of a person's actions under the released policy;
 - `release` (white-box): a person's own direction in the released sums, all parts together;
 - `nearest`, `overlap` (black-box): how near 2,000 generated days come to a person's, and how often they go there;
-- `critics` (white-box): what the noisy means of all rounds tell of a person's critic, which the attacker trains anew on
+- `critics` (white-box): what noisy means of all rounds say of a person's critic, which the attacker trains again on
   the questions that the server asked; critics themselves never leave their devices;
 - `copied starts`: how often days start where a person's start, if generated days copy the starts of real ones, as
   published simulators do; the policy is as private as ever.

@@ -1,11 +1,11 @@
 """One algorithm, three engines: devices in one process, on Flower, and on Flower with secure aggregation.
 
-    python -m experiments.mobility_engine            # a quarter of an hour: every device starts anew for every message
+    python -m experiments.mobility_engine            # a quarter of an hour: every device starts again for every message
     python -m experiments.mobility_engine --quick    # 4 devices, one seed; written under runs/quick/
     python -m experiments.check mobility_engine      # recompute the promised figures from the raw rows
 
 What is summed is what the one-shot method asks of people at epsilon 2 (`methods/mobility`: moves, starts and jumps,
-one sum each), without the noise, so that the engines can be compared. Each device of Flower's simulation is built anew
+one sum each), without the noise, so that the engines can be compared. Each device of Flower's simulation is built again
 for every message, in one other process, from the files on her disk. People are invented (`envs/city.py`); a seed is of
 a city.
 

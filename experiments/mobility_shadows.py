@@ -1,7 +1,7 @@
 """Runs of simulators with any half of Geolife's people, many of them: what `experiments.mobility_attack` attacks.
 
 One-shot methods are run on everybody's vectors, which are computed once, as the vault's doors compute them; PateGAIL++
-on the devices of whoever is present, and the attacker hears what the server hears. The population is the same in all
+on the devices of those who are present, and the attacker hears what the server hears. The population is the same in all
 runs.
 """
 
@@ -167,7 +167,7 @@ class Untried(IsolationChecks):
 
 @dataclass(frozen=True, eq=False)
 class OnDevices:
-    """PateGAIL++ on the devices of whoever is present.
+    """PateGAIL++ on the devices of those who are present.
 
     Args:
         plan: calibrated.
@@ -199,7 +199,7 @@ def suspected(
 ) -> Floats:
     """[U], by how much each person's critic seems to be among those that answered.
 
-    The attacker trains everybody's critic anew, twice, on the questions that were public; the mean of both is a
+    The attacker trains everybody's critic again, twice, on the questions that were public; the mean of both is a
     person's direction in the noisy sums, and how far both are apart is how well the attacker knows it.
     """
     one, other = (answers(plan, [public for public, _ in rounds], rng) for _ in range(2))

@@ -9,7 +9,7 @@ that one row stands out more) of which up to 100 are canaries: steps as long as 
 
 - Membership: 4,000 ordinary private rows against as many fresh ones, by minus the denoising loss at six noise levels
   and by how much training lowered it. One half of the rows chooses level and threshold, the other is counted. The
-  same rows are told by the loss of the network before it met them: whoever is told by that is told by what he is.
+  same rows are told by the loss of the network before it met them: a row that this finds is found by what it is.
 - Audit: which canaries are in? By the loss of the released network (`loss`), and by every noisy gradient of the run, in
   many small traces (`sums`) or few large ones (`pursuit`); each gives a lower bound on epsilon at 95 %. Where noisy
   histograms are released too (`raked`), a fourth: by how much more they hold than the model's own rows where the

@@ -6,7 +6,7 @@
 
 Every person of a run takes part in each of its few steps, so that a run is a Gaussian mechanism and nothing of the
 promise is lost in a bound on sampling. Of eight canary people, whose whole history is one leap that no world produces,
-each is in with probability 1/2, among four people who walk through a maze (the promise holds whoever else is there, and
+each is in with probability 1/2, among four people who walk through a maze (the promise holds for all others, and
 the fewer they are the more an auditor sees). The auditor sees every noisy gradient of the fragments and scores each
 canary by it (`evaluation.canaries.UnitScores`). Half of all scores choose a threshold, the others give the bound on
 mu, and so on epsilon, at 95 % (`evaluation.lower_bounds`). It must reach half of what the certificate promises, and not
@@ -57,7 +57,7 @@ EPSILON, DELTA = 10.0, 1e-6
 RUNS = {"tacit": 300, "no clipping": 10}
 QUICK = {"tacit": 3, "no clipping": 1}
 UNIT = Unit("person", "add_or_remove", 10_000)
-"""Most of whom are not in these runs: the public population only sets what sums are divided by."""
+"""Most are not in these runs: the public population only sets what sums are divided by."""
 INCLUDED = 0.5
 """Chance of a canary person."""
 

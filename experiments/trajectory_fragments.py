@@ -141,7 +141,7 @@ def _few(raking: Raking, here: People) -> Raking:
 def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretrained, Notes]:
     """The public starting point and its cost, for every plan that pre-trains alike: all seeds, promises, populations.
 
-    It is trained once for whoever comes, as a public model is; what varies over seeds is what is private or drawn.
+    It is trained once for everybody, as a public model is; what varies over seeds is what is private or drawn.
     Networks that look see public worlds through noise of many sizes, since the plan is not calibrated.
     """
     assert plan.pretraining is not None

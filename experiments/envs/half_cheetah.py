@@ -1,7 +1,7 @@
 """Half-cheetah: the rows that a learner leaves on its way from nothing to a medium policy. These rows are not D4RL's.
 
 D4RL's halfcheetah-medium-replay (Fu et al. 2020, arXiv:2004.07219) is the replay buffer of a learner that was stopped
-at about a third of an expert's return. `collect` makes such rows anew: PPO learns on Gymnasium's HalfCheetah-v5, and
+at about a third of an expert's return. `collect` makes such rows again: PPO learns on Gymnasium's HalfCheetah-v5, and
 whole episodes, evenly spread over its life, are kept. Learner, simulator and rows differ from D4RL's, so returns must
 not be compared with theirs; only the scale of the normalised return is the same.
 

@@ -136,7 +136,7 @@ class Stairs:
 
 @pytest.mark.parametrize(("horizon", "length"), [(9, 3), (2, 2)])
 def test_a_rollout_goes_on_where_the_last_one_stopped(horizon: int, length: int) -> None:
-    """Two episodes of one agent: rows are one episode after another in time, and begin anew at the end or the cut."""
+    """Two episodes of one agent: rows are one episode after another in time, and begin again at the end or the cut."""
     episodes = Episodes(
         Stairs(), agents=1, environments=2, observation=1, horizon=horizon, generator=np.random.default_rng(0)
     )

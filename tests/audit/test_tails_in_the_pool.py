@@ -1,7 +1,7 @@
 """Why what is left of a drawn trajectory must not go back into the pool: the two stages then do not compose.
 
 The world of this counterexample: 3,000 experts with one and the same policy and one trajectory each; 25 distinct ones
-are drawn, and the prefix that comes out is the same whoever they are. The second stage is epsilon_2-private: the sum of
+are drawn, and the prefix that comes out is the same for all. The second stage is epsilon_2-private: the sum of
 a score of each expert's rows in the pool, in [-1, 1], plus Laplace noise. An expert's rows score 1 when they are whole
 and -1 when they have lost their beginning (those of the expert who leaves score 1 in any case). If that expert was
 drawn, then without it another one is: two rows' scores change besides its own, and the sum moves by 3 where the second

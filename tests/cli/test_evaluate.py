@@ -361,7 +361,7 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
     assert evaluate(chain, tmp_path, "--policy", "uniform", "--nonprivate-diagnostics") == 0
     out = capsys.readouterr().out
     assert "NOT PRIVATE" in out
-    assert "Whoever publishes them voids the promise of this ledger" in out
+    assert "Publishing them voids the promise of this ledger" in out
     (found,) = (tmp_path / "run" / "private").iterdir()
     written = json.loads(found.read_text())
     assert "do not publish" in written["banner"]

@@ -49,7 +49,7 @@ CANDIDATES = Candidates(CROWD, PEOPLE)
 
 @dataclass(frozen=True)
 class Noisy:
-    """Noisy mean fractions of actions of whoever is present, the policy made of them, and no days."""
+    """Noisy mean fractions of actions of those who are present, the policy made of them, and no days."""
 
     mu: float
 

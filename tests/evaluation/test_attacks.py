@@ -28,7 +28,7 @@ PEOPLE, DELTA = 20, 1e-5
 
 @dataclass(frozen=True)
 class Sums:
-    """The sum of one-hot vectors of whoever is present, with noise 1 / mu."""
+    """The sum of one-hot vectors of those who are present, with noise 1 / mu."""
 
     mu: float
 

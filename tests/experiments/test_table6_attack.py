@@ -65,7 +65,7 @@ def test_released_histograms_are_told_from_too(tmp_path: Path, monkeypatch: pyte
 
 
 def values_of(right: float, hits: int) -> dict[str, Any]:
-    """200 canaries of whom a share is told by every score, and so many hits of 1,000 rows at 100 and 10 alarms."""
+    """200 canaries, a share of which every score finds, and so many hits of 1,000 rows at 100 and 10 alarms."""
     present = np.arange(200) % 2 == 0
     told = np.where(np.arange(200) < 200 * right, present, ~present)
     scores = dict.fromkeys(SCORES, (told + np.linspace(0, 0.1, 200)).tolist())

@@ -33,7 +33,7 @@ STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
 
 @dataclass(frozen=True)
 class Half:
-    """Answers 1/2 in each of many numbers, whoever is asked."""
+    """Answers 1/2 in each of many numbers, no matter who is asked."""
 
     width: int
 

@@ -16,7 +16,7 @@ PEOPLE, STEPS = 4, 2
 
 @pytest.mark.slow  # it starts a cluster of Ray, for 11 s
 def test_ray_answers_as_one_process_does(tmp_path: Path) -> None:
-    """Each device is built anew in another process, and its state survives from one round to the next."""
+    """Each device is built again in another process, and its state survives from one round to the next."""
     plan = cases.priced("server", 0.0)
 
     def serve(devices: FlowerDevices) -> list[Any]:

@@ -1,6 +1,6 @@
 """The gallery of messages: every wrong call gets one clear sentence, holds nothing private and spends nothing.
 
-`messages.txt` is what a user reads. After a change that is meant, write it anew with
+`messages.txt` is what a user reads. After a change that is meant, write it again with
 `TACIT_UPDATE_GALLERY=1 python -m pytest tests/gallery`, and read the difference.
 """
 

@@ -109,7 +109,7 @@ def one_trajectory_for_two_draws(patch: pytest.MonkeyPatch) -> None:
 
 
 def drawn_from_the_pooled_logs(patch: pytest.MonkeyPatch) -> None:
-    """Trajectories are drawn and not experts, so that whoever has more is met more often."""
+    """Trajectories are drawn and not experts, so that an expert with more is met more often."""
     real = Reader.held_out
 
     def held_out(self: Reader, reserve: int, horizon: int, key: str, size: int) -> Any:

@@ -200,7 +200,7 @@ def sampler_law(folder: Path) -> None:
 
 
 def neighbours_of_halves(folder: Path) -> None:
-    """Whoever comes first leaves: everybody else stays in the same half, and one half's sum does not move."""
+    """The first one leaves: everybody else stays in the same half, and one half's sum does not move."""
     part = PoissonSum(name="half", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0)
     halves = tuple(dataclasses.replace(part, name=f"half {fold}", fold=fold) for fold in (0, 1))
     sums = []

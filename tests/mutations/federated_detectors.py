@@ -24,7 +24,7 @@ WIDE = 2_000
 
 @dataclasses.dataclass(frozen=True)
 class Constant(Remembering):
-    """The same number many times, whoever is asked."""
+    """The same number many times, no matter who is asked."""
 
     value: float = 0.0
     width: int = WIDE

@@ -37,7 +37,7 @@ def laplace_of_the_mean(patch: pytest.MonkeyPatch) -> None:
 
 
 def workers_share_a_generator(patch: pytest.MonkeyPatch) -> None:
-    """Every draw starts from the same state, as in forked workers that were never seeded anew."""
+    """Every draw starts from the same state, as in forked workers that were never seeded again."""
 
     def again(self: SecretNoise, size: int, scale: float = 1.0, out: Any = None) -> Any:
         return np.asarray(np.random.default_rng(0).normal(0, scale, size), np.float32)
@@ -60,7 +60,7 @@ def numbers_are_not_bounded(patch: pytest.MonkeyPatch) -> None:
 
 
 def floor_is_not_kept(patch: pytest.MonkeyPatch) -> None:
-    """Whoever answers, the sum is released."""
+    """The sum is released, no matter who answers."""
     patch.setattr(federated_vault, "_require_enough", lambda *_: None)
 
 

@@ -89,7 +89,7 @@ def seed_replay(folder: Path) -> None:
 
 
 def restored_ledger(folder: Path) -> None:
-    """A ledger that alone was put back from an older copy is refused, by its lock file and by whoever saw its head."""
+    """A ledger that alone was put back from an older copy is refused, by its lock file and by all who saw its head."""
     vault = open_vault(folder, UNITS, unit=unit_of(POPULATION))
     run, path = vault.reserve(priced(vault, noise_multiplier=1.0, steps=3)), vault.ledger.path
     shutil.copy(path, folder / "copy")

@@ -260,7 +260,7 @@ def plan_taken_at_its_word(patch: pytest.MonkeyPatch) -> None:
 
 
 def halves_by_position(patch: pytest.MonkeyPatch) -> None:
-    """Units are dealt to the halves in turn: whoever leaves moves everybody after them to the other half."""
+    """Units are dealt to the halves in turn: a unit that leaves moves all after it to the other half."""
     patch.setattr(Reader, "folds", lambda self, key: np.arange(self.units) % 2)
 
 

@@ -34,7 +34,7 @@ def law_of_the_best(folder: Path) -> None:
 
 
 def price_of_the_best(folder: Path) -> None:
-    """The promise holds against whoever asks whether the best of the runs is large."""
+    """The promise holds against anyone who asks whether the best of the runs is large."""
     vault = open_vault(folder, [[0.0]], unit=unit_of(1_000))
     plan = best_of(vault, SumPlan(steps=1, noise_multiplier=2.0), stop=STOP)
     assert plan.epsilon is not None

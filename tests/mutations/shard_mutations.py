@@ -42,7 +42,7 @@ class Muted(SecretNoise):
         return np.zeros(size, np.float32)
 
 
-def whoever_answered_is_enough(patch: pytest.MonkeyPatch) -> None:
+def a_part_is_enough(patch: pytest.MonkeyPatch) -> None:
     """The sum of those who answered is released, with their noise alone."""
     patch.setattr(sharded_vault, "require_answers", lambda *_: None)
 
@@ -62,7 +62,7 @@ SHARDS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("all noise on every rank", all_noise_on_every_rank, ("noise_of_ranks",)),
     ("noise is shared twice", noise_is_shared_twice, ("noise_of_ranks",)),
     ("rank 0 adds no share", rank_0_adds_no_share, ("noise_of_ranks",)),
-    ("whoever answered is enough", whoever_answered_is_enough, ("answers_of_ranks",)),
+    ("a part of the answers is enough", a_part_is_enough, ("answers_of_ranks",)),
     ("shards are not compared", shards_are_not_compared, ("units_of_shards",)),
     ("all ranks have one seed", all_ranks_have_one_seed, ("samples_of_ranks",)),
 )

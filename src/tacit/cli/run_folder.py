@@ -215,7 +215,7 @@ def say_private(run: RunFolder) -> None:
     """Say that the run's folder holds the curator's own figures, which are not private."""
     say()
     say(f"NOT PRIVATE  {run.path / 'private'} holds figures computed from the records without noise, for the curator.")
-    say("             Whoever publishes them voids the promise of this ledger: remove the folder before sharing OUT.")
+    say("             Publishing them voids the promise of this ledger: remove the folder before sharing OUT.")
 
 
 class Stopwatch:

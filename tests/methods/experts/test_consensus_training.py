@@ -166,7 +166,7 @@ def test_without_a_released_step_the_noisy_ones_are_taken(tmp_path: Path) -> Non
     release = training.fit(ready, vault(tmp_path))
     assert release.value.prefixes is not None
     assert release.value.prefixes[0].lengths.tolist() == [0, 0]
-    assert balanced(release.value.actor())[0] > 20  # few noisy steps, on a pool that is drawn anew: 40 to 500
+    assert balanced(release.value.actor())[0] > 20  # few noisy steps, on a pool that is drawn again: 40 to 500
 
 
 def test_a_world_goes_with_clones_only(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_cancel_returns_an_untouched_charge_only(ledger: Ledger) -> None:
         ledger.claim("p", "a", 1)
     with pytest.raises(PlanError, match="no plan"):
         ledger.cancel("p")
-    reserve(ledger, "p", epsilon=1.0, steps=10)  # charged anew, as another plan
+    reserve(ledger, "p", epsilon=1.0, steps=10)  # charged again, as another plan
     ledger.claim("p", "b", 1)
     with pytest.raises(LedgerError, match="touched"):
         ledger.cancel("p")

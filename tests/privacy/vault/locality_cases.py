@@ -1,4 +1,4 @@
-"""People who are met twice on the same noise, one of whom does something else in one meeting.
+"""People who are met twice on the same noise, where one does something else in one meeting.
 
 What that meeting releases is held at what it was: then nothing that comes later may depend on the person.
 """
@@ -64,7 +64,7 @@ class Seen:
 
 
 class Changed(serving.SimulatedUsers):
-    """People of whom one does something else in one meeting."""
+    """People, where one does something else in one meeting."""
 
     def __init__(self, change: str, seen: Seen) -> None:
         super().__init__(Stumbling(change), cart_pole.spec(), horizon=HORIZON, seed=7)

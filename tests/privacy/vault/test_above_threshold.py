@@ -133,7 +133,7 @@ def test_pool_and_reserve_share_no_episode(tmp_path: Path) -> None:
 
 
 def test_a_reserve_depends_on_nothing_but_the_number_of_episodes() -> None:
-    """The same split for an expert whoever the others are; units without a pool vanish from it."""
+    """The same split for an expert, no matter who the others are; units without a pool vanish from it."""
     own = [8, 5, 8, 3, 8]
     few, many = (Reader(logs(n, episodes=own[:n]), SecretNoise()) for n in (3, 5))
     for reader in (few, many):
@@ -228,7 +228,7 @@ def test_what_is_public_is_refused_before_anything_is_charged(tmp_path: Path) ->
 def test_how_many_experts_there_are_is_answered_once_and_for_the_price_of_a_plan(
     tmp_path: Path, experts: int, episodes: int
 ) -> None:
-    """Whoever could ask for nothing whether there are M experts would find their number, and so miss the last one."""
+    """Who could ask for nothing whether there are M experts would find their number, and so miss the last one."""
     vault = vault_of(tmp_path, logs(experts, episodes=episodes), Steppers(np.full(experts, 1e6)))
     run = vault.reserve(plan_of(part()))
     with pytest.raises(MechanismError, match="fewer experts than"):

@@ -82,7 +82,7 @@ def test_the_search_finds_what_was_planted(tmp_path: Path) -> None:
 
 
 def table(folder: Path, **changes: str) -> Path:
-    """A CSV file of 30 people, of whom one is the canary."""
+    """A CSV file of 30 people, one of them the canary."""
     rng = np.random.default_rng(11)
     lines = ["person,observation_0,action_0,reward,next_observation_0,termination"]
     for person in range(30):

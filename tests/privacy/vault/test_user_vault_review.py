@@ -415,7 +415,7 @@ def test_a_row_alone_has_the_same_bits_as_among_others() -> None:
 
 
 class Deployed(Scripted):
-    """People of whom one sent a visit of another width."""
+    """People, one of whom sent a visit of another width."""
 
     def serve(self, people: Sequence[Sequence[str]], actor: Any) -> dict[str, np.ndarray]:
         good = Visit(observations=np.zeros((3, 1)), actions=np.zeros(2), rewards=np.ones(2))

@@ -48,7 +48,7 @@ class Slope:
 
 
 class Some(SimulatedUsers):
-    """People of whom those whose place is in `answers` of the round answer; what was played and paid is kept."""
+    """People; those whose place is in `answers` of the round answer; what was played and paid is kept."""
 
     def __init__(self, answers: Sequence[Sequence[int]], replicates: int = 1, rounds: int = 0) -> None:
         super().__init__(Slope(), SPEC, horizon=LENGTH, replicates=replicates, seed=3, rounds=rounds)

@@ -44,7 +44,7 @@ SEEN = PublicSpec(
     observation=Box((-1.0,) * SIGNS, (1.0,) * SIGNS), action=Discrete(2), reward=Box((0.0,), (1.0,)), source="declared"
 )
 DEVICES = 40
-"""Of whom each draws a share of the noise, also where nobody answers."""
+"""Each of these draws a share of the noise, also where nobody answers."""
 GRID = RegularGrid(0.0, 0.0, 0.31, 0.31, 0.01)
 DAYS = 3
 

@@ -195,7 +195,7 @@ def _audited(audits: Sequence[Audited]) -> Section:
             rows.append(Row(WAYS[finding.way], cells, finding.shape, "synthetic"))
     return Section(
         "Audited, to see whether the promise stands",
-        (*grid(drawings), *tabled("Told by", rows), Text(left)) if audits else (),
+        (*grid(drawings), *tabled("Attack", rows), Text(left)) if audits else (),
         "Canaries that are as loud as the plan lets anybody be went through the same mechanisms and noise; no "
         "record was read for it. An audit can refute a promise, and never prove one: what ε really is lies between "
         "what is shown and what is promised.",

@@ -109,7 +109,7 @@ class Shard:
             raise DataError(
                 "the shards are not of one set of records, or nobody can compare their units",
                 where="ShardedVault",
-                expected="shards of the same public bounds, read with the digest key that rank 0 told",
+                expected="shards of the same public bounds, read with the digest key that rank 0 sent",
                 remedy="read every shard with Trajectories.from_parquet(..., digest_key=key)",
             )
         if int(counts.sum()) > unit.size:
