@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.texts import Writer
@@ -29,9 +30,10 @@ from tacit.methods.alignment.writing import Writing
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.base import Run, exhausted
+from tacit.privacy.vault.base import BaseVault, Run, exhausted
 from tacit.privacy.vault.user_vault import UserVault
 
+Iterates = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 """Called after each round with (rounds done, rounds in all): both are public."""
 
@@ -64,16 +66,8 @@ def fit(
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     _require_fit(plan, vault, model, reward)
-    path = None if folder is None else Path(folder) / "checkpoint.safetensors"
-    iterates = plan.adapter.start(model.model.shape).double().numpy()[None]
-    run = vault.reserve(plan)
-    kept = resume and path is not None and path.exists()
-    if kept and path is not None:
-        iterates = loaded(path, run, vault.ledger, iterates.shape[1])
-    if vault.touched(run) and not (kept and (len(iterates) > 1 or vault.steps_left(run, PART))):
-        raise exhausted(run, PART)
-    if path is not None and not kept:
-        save(path, run, vault.ledger, iterates)
+    path, run = checkpoint_of(folder), vault.reserve(plan)
+    iterates = begun(vault, run, PART, plan.adapter.start(model.model.shape), path, resume=resume)
     contribution = PersonGradient(plan, model)
     for k in range(plan.rounds - vault.steps_left(run, PART), plan.rounds):
         theta = iterates[-1].astype(np.float32)
@@ -111,17 +105,33 @@ def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: R
         )
 
 
-def save(path: Path, run: Run, ledger: Ledger, iterates: NDArray[np.float64]) -> None:
+def checkpoint_of(folder: str | os.PathLike[str] | None) -> Path | None:
+    """The file in which the parameters so far are kept."""
+    return None if folder is None else Path(folder) / "checkpoint.safetensors"
+
+
+def begun(vault: BaseVault, run: Run, part: str, start: Tensor, path: Path | None, *, resume: bool) -> Iterates:
+    """The parameters [rounds so far + 1, P] to go on with: those of a checkpoint that is resumed, or the start alone.
+
+    Raises:
+        PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
+        PlanError: the checkpoint is of another adapter.
+    """
+    kept = path if resume and path is not None and path.exists() else None
+    iterates = start.double().numpy()[None] if kept is None else _loaded(kept, run, vault.ledger, len(start))
+    if vault.touched(run) and not (kept and (len(iterates) > 1 or vault.steps_left(run, part))):
+        raise exhausted(run, part)
+    if path is not None and kept is None:
+        save(path, run, vault.ledger, iterates)
+    return iterates
+
+
+def save(path: Path, run: Run, ledger: Ledger, iterates: Iterates) -> None:
     """Keep the parameters so far [rounds + 1, P], which are released values."""
     checkpoint.save(path, {"iterates": torch.from_numpy(iterates)}, plan_id=run.plan_id, ledger=ledger)
 
 
-def loaded(path: Path, run: Run, ledger: Ledger, parameters: int) -> NDArray[np.float64]:
-    """What `save` kept.
-
-    Raises:
-        PlanError: it is of another adapter.
-    """
+def _loaded(path: Path, run: Run, ledger: Ledger, parameters: int) -> Iterates:
     iterates = checkpoint.load(path, plan_id=run.plan_id, ledger=ledger).get("iterates")
     if iterates is None or iterates.ndim != 2 or iterates.shape[1] != parameters:
         raise PlanError(

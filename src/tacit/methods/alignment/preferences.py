@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,14 +26,13 @@ from tacit.agents.language.texts import Writer
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError
-from tacit.methods.alignment.algorithm import Progress, loaded, save
+from tacit.methods.alignment.algorithm import Progress, begun, checkpoint_of, save
 from tacit.methods.alignment.contributions import TOGETHER, Released, work
 from tacit.methods.alignment.steered import Steered
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import positive, whole
@@ -297,16 +295,8 @@ def fit_preferences(
             expected="those whose digests the plan states",
             remedy="make the plan with PreferencePlan.of(model, ...)",
         )
-    path = None if folder is None else Path(folder) / "checkpoint.safetensors"
-    iterates = plan.adapter.start(model.model.shape).double().numpy()[None]
-    run, contribution = vault.reserve(plan), PairGradient(plan, model)
-    kept = resume and path is not None and path.exists()
-    if kept and path is not None:
-        iterates = loaded(path, run, vault.ledger, iterates.shape[1])
-    if vault.touched(run) and not (kept and (len(iterates) > 1 or vault.steps_left(run, PART))):
-        raise exhausted(run, PART)
-    if path is not None and not kept:
-        save(path, run, vault.ledger, iterates)
+    path, run, contribution = checkpoint_of(folder), vault.reserve(plan), PairGradient(plan, model)
+    iterates = begun(vault, run, PART, plan.adapter.start(model.model.shape), path, resume=resume)
     while left := vault.steps_left(run, PART):
         mean = vault.noisy_sum(run, PART, contribution, Released(iterates[-1].astype(np.float32)))[0]
         iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
