@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-TESTS = Path(__file__).parent
 settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -56,8 +55,7 @@ def temporary_in_ram(ram_path: Path, tmp_path_factory: pytest.TempPathFactory, m
 @pytest.fixture(autouse=True)
 def small_crowds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Callbacks are tried on at most 33 units instead of 300, but where isolation itself is tested."""
-    folder, *_ = request.path.relative_to(TESTS).parts
-    if folder not in ("audit", "mutations") and "isolation" not in request.path.name:
+    if "isolation" not in request.path.name:
         monkeypatch.setattr("tacit.privacy.vault.isolation.CROWDS", (1, 2, 5, 33))
 
 
