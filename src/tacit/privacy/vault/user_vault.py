@@ -274,9 +274,8 @@ class UserVault(BaseVault):
         Raises:
             PlanExhausted: no part of the plan has a step left.
             LedgerError: the run is not one that this vault admitted.
-            MechanismError: the users' answer has not the columns and shapes of `enrolled_rows`; or people
-            are
-                not simulated, and the actor could keep what it sees.
+            MechanismError: the users' answer has not the columns and shapes of `enrolled_rows`; or people are not
+                simulated, and the actor could keep what it sees.
         """
         parts = [self._part(run, part.name) for part in run.plan.parts()]
         if not self.simulated:
