@@ -31,7 +31,9 @@ def main(folder: Path, mode: str) -> int:
     if (life, rank) in deaths:
         deadly(*deaths[life, rank])
     if not command:
-        run(Ranks(patience=PATIENCE), folder, mode)
+        ranks = Ranks(patience=PATIENCE)
+        run(ranks, folder, mode)
+        ranks.close()  # threads of a group that is still open may abort a process that ends
         return 0
     from tacit.cli.app import main as tacit
 
