@@ -256,7 +256,8 @@ def picture(results: Store) -> Panel:
             every += [list(pair) for pair in zip(kl, reward, strict=True)]
     found = np.array(every)
     across = span("divergence, nats a token", found[:, 0])
-    return Panel("Reward and divergence", across.label, curves, (across, span("public reward", found[:, 1])))
+    axes = (across, span("public reward", found[:, 1]))
+    return Panel("Reward and divergence", across.label, curves, axes, beside=False)
 
 
 def figures() -> list[Figure]:

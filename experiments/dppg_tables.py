@@ -300,7 +300,7 @@ def learning(results: Store) -> list[Panel]:
                 values += row["curve"]
         if curves:
             across = span("steps of the simulator", np.zeros(1), np.array([float(dppg_fair.STEPS)]))
-            panels.append(Panel(name, across.label, curves, (across, span("return", np.array(values)))))
+            panels.append(Panel(name, across.label, curves, (across, span(f"{name}, return", np.array(values)))))
     return panels
 
 

@@ -43,12 +43,13 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One chart, both axes logarithmic, unless there are `axes` (across, up)."""
+    """One chart, both axes logarithmic unless there are `axes` (across, up); bars stand `beside` each other or in place."""
 
     title: str
     x_label: str
     curves: Sequence[Curve]
     axes: tuple[Axis, Axis] | None = None
+    beside: bool = True
 
 
 NAMES = {
@@ -128,8 +129,9 @@ def _chart(panel: Panel, colour: dict[str, str]) -> Element:
         x, y = np.asarray(curve.x, np.float64), np.asarray(curve.y, np.float64)
         near = np.isfinite(x)
         line = {"class": kind, "d": plot.path(x[near], y[near]), "stroke": colour[curve.name]}
-        aside = APART * (place - (len(panel.curves) - 1) / 2) if curve.spread else 0.0
-        moved = {"transform": f"translate({fmt(aside)} 0)"} if curve.spread else {}
+        apart = bool(curve.spread) and panel.beside
+        aside = APART * (place - (len(panel.curves) - 1) / 2) if apart else 0.0
+        moved = {"transform": f"translate({fmt(aside)} 0)"} if apart else {}
         if near.any():
             SubElement(svg, "path", line | moved | (DASHED if curve.dashed else {}))
         for at, middle, ends in zip(curve.x, curve.y, curve.spread, strict=bool(curve.spread)):
