@@ -43,7 +43,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One chart, both axes logarithmic unless there are `axes` (across, up); bars stand `beside` each other or in place."""
+    """One chart, both axes logarithmic unless there are `axes` (across, up); bars stand `beside` each other or not."""
 
     title: str
     x_label: str
