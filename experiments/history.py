@@ -42,7 +42,7 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
     "dppg_fair": (
         "The paper's recipe got standardised advantages on Acrobot, as printed, and rewards times 0.01 on CartPole, on "
         "26 November 2026, chosen on seed 3, when six rows of each existed: it had returned -373 and 480 (greedy). All "
-        "rows of both tasks were made again with another seed; the first ones are in the archive."
+        "rows of both tasks were made again with another seed; the first ones are in the archive.",
     ),
     "improvement": (
         "The signal-to-noise ratio from which the model is trusted was chosen a second time, on four other clinics, on "

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from experiments.check import EXPERIMENTS, check
+from experiments.history import CHANGED_AFTER_EVALUATION
 
 from experiments import pages
 
@@ -25,3 +26,7 @@ def test_a_missed_figure_s_experiment_is_named_among_the_losses(name: str, losse
     missed = [line for line in lines if line.startswith("MISS")]
     assert bool(missed) != good
     assert not missed or f"`{name}`" in losses, missed
+
+
+def test_changes_are_whole_sentences() -> None:
+    assert all(isinstance(text, tuple) and min(map(len, text)) > 20 for text in CHANGED_AFTER_EVALUATION.values())
