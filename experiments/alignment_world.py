@@ -198,7 +198,6 @@ def measured(value: Steered) -> dict[str, float]:
         parts = Completions(done.prompts[some], done.written[some], done.residual[some])
         found = log_softmax(one.model, one.before, parts, Steering(plan.adapter, start))
         surprise.append(found.gather(3, parts.written[..., None]).flatten(1))
-    pairs = [pair for row in done.written[:, 0].tolist() for pair in itertools.pairwise(row)]
     return {
         "reward": _round(values.mean()),
         "reward_se": _round(values.std(ddof=1) / np.sqrt(len(values))),
@@ -208,8 +207,14 @@ def measured(value: Steered) -> dict[str, float]:
         "style": _round(style()(whole).mean()),
         "kl": _round(value.kl(prompts, draws)) if value.share and len(value.iterates) > 1 else 0.0,
         "perplexity": _round(float(torch.cat(surprise).double().mean().neg().exp())),
-        "distinct_2": _round(len(set(pairs)) / len(pairs)),
+        "distinct_2": _round(distinct(done.written[:, 0])),
     }
+
+
+def distinct(written: torch.Tensor) -> float:
+    """The share of different pairs among neighbouring tokens [B, T]."""
+    pairs = [pair for row in written.tolist() for pair in itertools.pairwise(row)]
+    return len(set(pairs)) / len(pairs)
 
 
 def _round(value: float | np.floating[Any]) -> float:

@@ -16,7 +16,6 @@ Writes `experiments/results/tuning_alignment.json`.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -99,20 +98,17 @@ def measured(value: Steered, texts: list[str]) -> dict[str, float]:
     ids = torch.tensor([writer.tokenizer.encode(text)[: plan.prompt_tokens] for text in texts])
     draws = torch.from_numpy(np.random.default_rng(SEED).random((len(ids), 1, plan.tokens), np.float32))
     written = value.written(ids, draws).written[:, 0]
-    pairs = [pair for row in written.tolist() for pair in itertools.pairwise(row)]
     return {
         "reward": round(float(world.reward()(writer.texts(ids, written)).mean()), 3),
         "kl": round(value.kl(ids, draws), 3),
-        "distinct_2": round(len(set(pairs)) / len(pairs), 3),
+        "distinct_2": round(world.distinct(written), 3),
     }
 
 
 def contributed(key: str, *, quick: bool) -> dict[str, Any]:
     """Norms, cosines by clip, and what steps of one clip come to."""
-    writer, reward, count = world.writer(), world.reward(), 24 if quick else PUBLIC
-    plan = AlignmentPlan.of(writer, reward, **KINDS[key] | {"noise_multiplier": 0.0, "people": count})
-    if isinstance(plan.adapter, Bias):
-        plan = replace(plan, adapter=Bias(plan.adapter.layer, round(world.typical_norm(plan.adapter.layer))))
+    writer, count = world.writer(), 24 if quick else PUBLIC
+    plan = alignment.declared(AlignmentPlan(**KINDS[key] | {"noise_multiplier": 0.0, "people": count}))
     texts = world.texts_of("PUBLIC", count + MEASURED, writer.tokenizer, plan.prompt_tokens)
     vectors = contributions(plan, texts[:count])
     norms, whole = np.linalg.norm(vectors, axis=1), vectors.mean(axis=0)
@@ -141,7 +137,7 @@ def contributed(key: str, *, quick: bool) -> dict[str, Any]:
 def contributions(plan: AlignmentPlan, texts: list[str]) -> np.ndarray:
     """What public prompts would add [n, P], not clipped, at the start."""
     writer, reward = world.writer(), world.reward()
-    ids = {f"q{place}": [text] for place, text in enumerate(texts)}
+    ids = alignment.named(texts)
     feedback = world.Raters("agrees", SEED) if plan.feedback == "person" else None
     people = People(plan, writer, list(ids), ids, seed=0, simulated=True, feedback=feedback)
     theta = plan.adapter.start(writer.model.shape)

@@ -71,18 +71,20 @@ def test_a_run_is_released_reported_and_tried(
     assert main([*words[:-1], str(ram_path / "again")]) == 3  # and the budget spent
 
 
+def stop_after_a_round(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Interrupt what learns, behind its first checkpoint of a round."""
+    real = getattr(align, name)
+
+    def stop(done: int, rounds: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(align, name, lambda *arguments, **options: real(*arguments, **{**options, "progress": stop}))
+
+
 def test_an_interrupted_run_is_resumed(words: list[str], ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = align.fit
-
-    def stopped(*arguments: object, **options: object) -> None:
-        def stop(done: int, rounds: int) -> None:
-            raise KeyboardInterrupt
-
-        real(*arguments, **{**options, "progress": stop})  # type: ignore[arg-type]
-
-    monkeypatch.setattr(align, "fit", stopped)
-    assert main(words) == 130
-    monkeypatch.setattr(align, "fit", real)
+    with monkeypatch.context() as patch:
+        stop_after_a_round(patch, "fit")
+        assert main(words) == 130
     assert main([*words, "--resume"]) == 0
     assert hub.load(ram_path / "run" / "model").value.iterates.shape[0] == 3
 
@@ -110,17 +112,9 @@ def test_what_people_prefer_is_learned_without_a_reward(
     given = zip(words[2::2], words[3::2], strict=True)
     kept = [word for pair in given if pair[0] not in ("--people", "--reward") for word in pair]
     command = [*words[:2], *kept, *columns, "--population", "16", "--prompt-tokens", "4", "--pairs", "2", "--step", "9"]
-    real = align.fit_preferences
-
-    def stopped(*arguments: object, **options: object) -> None:
-        def stop(done: int, rounds: int) -> None:
-            raise KeyboardInterrupt
-
-        real(*arguments, **{**options, "progress": stop})  # type: ignore[arg-type]
-
-    monkeypatch.setattr(align, "fit_preferences", stopped)
-    assert main(command) == 130
-    monkeypatch.setattr(align, "fit_preferences", real)
+    with monkeypatch.context() as patch:
+        stop_after_a_round(patch, "fit_preferences")
+        assert main(command) == 130
     assert main([*command, "--resume"]) == 0
     run = ram_path / "run"
     value = hub.load(run / "model").value
