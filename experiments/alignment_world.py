@@ -185,12 +185,9 @@ def _hashed(text: str) -> int:
 def measured(value: Steered) -> dict[str, float]:
     """Figures of a steered model on the held-out prompts, one completion each."""
     plan, one = value.plan, writer()
-    texts = texts_of("HELD", HELD, one.tokenizer, plan.prompt_tokens)
-    prompts = torch.tensor([one.tokenizer.encode(text)[: plan.prompt_tokens] for text in texts])
-    draws = torch.from_numpy(np.random.default_rng(DRAWS).random((len(texts), 1, plan.tokens), np.float32))
-    done = value.written(prompts, draws)
-    whole = one.texts(prompts, done.written[:, 0])
-    values = reward()(whole)
+    prompts, draws, done = held_out(value)
+    texts = one.texts(prompts, done.written[:, 0])
+    values = reward()(texts)
     words, regression, vader = judges()
     surprise = []
     start = plan.adapter.start(one.model.shape)[None]
@@ -202,13 +199,27 @@ def measured(value: Steered) -> dict[str, float]:
         "reward": _round(values.mean()),
         "reward_se": _round(values.std(ddof=1) / np.sqrt(len(values))),
         "positive": _round((values > 0).mean()),
-        "tfidf": _round(regression.predict_proba(words.transform(whole))[:, 1].mean()),
-        "vader": _round(np.mean([vader.polarity_scores(text)["compound"] for text in whole])),
-        "style": _round(style()(whole).mean()),
+        "tfidf": _round(regression.predict_proba(words.transform(texts))[:, 1].mean()),
+        "vader": _round(np.mean([vader.polarity_scores(text)["compound"] for text in texts])),
+        "style": _round(style()(texts).mean()),
         "kl": _round(value.kl(prompts, draws)) if value.share and len(value.iterates) > 1 else 0.0,
         "perplexity": _round(float(torch.cat(surprise).double().mean().neg().exp())),
         "distinct_2": _round(distinct(done.written[:, 0])),
     }
+
+
+def held_out(value: Steered) -> tuple[torch.Tensor, torch.Tensor, Completions]:
+    """The held-out prompts, their draws, and what a steered model writes there."""
+    tokens, n = writer().tokenizer, value.plan.prompt_tokens
+    prompts = torch.tensor([tokens.encode(text)[:n] for text in texts_of("HELD", HELD, tokens, n)])
+    draws = torch.from_numpy(np.random.default_rng(DRAWS).random((len(prompts), 1, value.plan.tokens), np.float32))
+    return prompts, draws, value.written(prompts, draws)
+
+
+def rewarded(value: Steered) -> float:
+    """The mean public reward of a steered model on the held-out prompts."""
+    prompts, _, done = held_out(value)
+    return _round(reward()(writer().texts(prompts, done.written[:, 0])).mean())
 
 
 def distinct(written: torch.Tensor) -> float:

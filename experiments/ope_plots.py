@@ -16,7 +16,7 @@ from tacit.evaluation.report.charts import WIDTH, Axis, Plot, fmt, frame, write
 IMAGES = ROOT / "docs" / "images"
 HEIGHT, LINE, APART = 230.0, 20.0, 3.6
 DASHED = {"stroke-dasharray": "5 4"}
-COLOURS = ("#0b6e5f", "#b3541e", "#6b5b95", "#8a8f98", "#c98a00", "#3b6ea8", "#a23b72", "#5d656e")
+COLOURS = ("#0b6e5f", "#b3541e", "#6b5b95", "#8a8f98", "#c98a00", "#3b6ea8", "#a23b72", "#5d656e", "#2f3b1c")
 STYLE = """
 svg{font-family:system-ui,sans-serif} .tick,.legend{font-size:11px;fill:#5d656e}
 .axis-label{font-size:12px;fill:#22262b}

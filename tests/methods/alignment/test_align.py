@@ -6,11 +6,14 @@ import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from small import TOKENIZER, UNIT, WORDS, WRITER, Letters, people_of, plan_of, vault_of
 
 from tacit import alignment, hub
@@ -45,6 +48,20 @@ def test_without_noise_the_reward_rises(ram_path: Path) -> None:
         for reference in (True, False)
     )
     assert after > before + 0.5
+
+
+@dataclass(frozen=True)
+class Unread(Letters):
+    """A reward that may be declared and is never asked."""
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        raise AssertionError("the public reward was asked")
+
+
+def test_people_who_value_completions_alone_need_no_public_reward(ram_path: Path) -> None:
+    plan = plan_of(feedback="person", critic=0.0, noise_multiplier=0.0).account(unit=UNIT, delta=1e-5)
+    people = people_of(plan, SLOTS, feedback=lambda person, texts: [1.0] * len(texts))
+    assert alignment.fit(plan, vault_of(people, ram_path), WRITER, reward=Unread()).value.iterates.shape == (2, 32)
 
 
 def test_a_run_promises_what_its_certificate_recomputes(ram_path: Path) -> None:

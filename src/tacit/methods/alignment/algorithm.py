@@ -67,11 +67,12 @@ def fit(
     """
     _require_fit(plan, vault, model, reward)
     path, run = checkpoint_of(folder), vault.reserve(plan)
+    judge = reward if plan.judged else None
     iterates = begun(vault, run, PART, plan.adapter.start(model.model.shape), path, resume=resume)
     contribution = PersonGradient(plan, model)
     for k in range(plan.rounds - vault.steps_left(run, PART), plan.rounds):
         theta = iterates[-1].astype(np.float32)
-        vault.enroll(run, Writing(plan, model, reward, torch.from_numpy(theta)))
+        vault.enroll(run, Writing(plan, model, judge, torch.from_numpy(theta)))
         mean = vault.noisy_sum(run, PART, contribution, Released(theta))[0]
         iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
         if path is not None:
@@ -88,8 +89,7 @@ def _words(model: Writer) -> NDArray[np.int64]:
 def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: Reward | None) -> None:
     digest = "" if reward is None else reward.digest
     declared = (plan.base, plan.words, plan.prefix, plan.reward)
-    needed = plan.feedback == "model" or plan.critic > 0
-    if declared != (model.model.digest, model.words, model.prefix, digest) or (needed and reward is None):
+    if declared != (model.model.digest, model.words, model.prefix, digest) or (plan.judged and reward is None):
         raise PlanError(
             "the plan is for another model, vocabulary, prefix or reward",
             where="alignment.fit",

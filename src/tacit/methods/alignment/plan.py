@@ -122,6 +122,11 @@ class AlignmentPlan(plans.PrivatePlan):
         return self.prompts * self.completions
 
     @property
+    def judged(self) -> bool:
+        """Whether the public reward values completions, whole ones or their beginnings."""
+        return self.feedback == "model" or self.critic > 0
+
+    @property
     def looks(self) -> tuple[int, ...]:
         """Lengths of a completion at which the public reward values it: of its beginnings, and of the whole."""
         return (*(range(self.segment, self.tokens, self.segment) if self.critic else ()), self.tokens)
