@@ -31,6 +31,7 @@ RUNS: Mapping[str, int] = {
     "agents": 1,
     "ledger": 5,
     "maze": 5,
+    "alignment": 1,
     "off_policy_evaluation": 1,
     "policy_gradient": 1,
     "experts": 1,
