@@ -1,12 +1,12 @@
-"""Settings shared by all tests: one thread, so that results do not depend on the machine's cores."""
+"""Settings shared by all tests: one thread, so that results do not depend on the cores, and temporary files in RAM."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,10 @@ from hypothesis import settings
 settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+RAM, NEEDED = "/dev/shm", 8 << 30
+if os.access(RAM, os.W_OK) and shutil.disk_usage(RAM).free > NEEDED:
+    os.environ["TMPDIR"] = tempfile.tempdir = RAM  # ledgers are flushed thousands of times
 
 with contextlib.suppress(ImportError):
     import torch
@@ -35,21 +39,6 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the real rows are not on this machine (set TACIT_DATA to their folder)")
     return folder
-
-
-@pytest.fixture
-def ram_path() -> Iterator[Path]:
-    """A folder on a RAM disk where there is one: for tests that flush a ledger thousands of times."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base, prefix="tacit-test-") as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-def temporary_in_ram(ram_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Temporary folders lie in `ram_path`: each run within a selection has a ledger in one."""
-    tmp_path_factory.getbasetemp()  # which outlives the test
-    monkeypatch.setattr(tempfile, "tempdir", str(ram_path))
 
 
 @pytest.fixture(autouse=True)

@@ -119,8 +119,8 @@ def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) ->
     assert bounds.any_mechanism(*worlds, delta=1e-3, confidence=0.95) <= plan.epsilon
 
 
-def test_a_certificate_is_audited_on_canaries(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    certificate = broken.certificate(ram_path)
+def test_a_certificate_is_audited_on_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = broken.certificate(tmp_path)
     found = audit_certificate(certificate.to_json(), effort=FEW, noise=3)
     assert found.certificate == certificate.digest
     assert 0.4 * certificate.epsilon <= found.lower <= found.epsilon == pytest.approx(certificate.epsilon, rel=1e-5)
@@ -129,8 +129,8 @@ def test_a_certificate_is_audited_on_canaries(ram_path: Path, monkeypatch: pytes
     assert not audit_certificate(certificate.to_json(), effort=FEW, noise=3).stands
 
 
-def test_a_part_of_another_kind_is_left_out_and_told(ram_path: Path) -> None:
-    record = broken.certificate(ram_path, once=(broken.HISTOGRAM,)).to_json()
+def test_a_part_of_another_kind_is_left_out_and_told(tmp_path: Path) -> None:
+    record = broken.certificate(tmp_path, once=(broken.HISTOGRAM,)).to_json()
     case, left_out = certified.of_certificate(record)
     assert left_out == ("bins",)
     assert case.plan(0.0, record["delta"], 1).epsilon < record["epsilon"]

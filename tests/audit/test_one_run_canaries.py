@@ -50,12 +50,12 @@ def certified(sigma: float) -> float:
 
 
 @pytest.mark.parametrize(("sigma", "least"), [(0.3, 2.0), (1.0, 0.5), (4.0, 0.0)])
-def test_the_bound_is_below_the_certificate_and_has_power(ram_path: Path, sigma: float, least: float) -> None:
-    assert least <= found(ram_path, sigma).epsilon <= certified(sigma)
+def test_the_bound_is_below_the_certificate_and_has_power(tmp_path: Path, sigma: float, least: float) -> None:
+    assert least <= found(tmp_path, sigma).epsilon <= certified(sigma)
 
 
-def test_the_twin_that_clips_nothing_is_refuted(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_twin_that_clips_nothing_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clipping, "coefficients", lambda norms, clip: norms * 0 + 1)
-    lower = found(ram_path, 4.0)
+    lower = found(tmp_path, 4.0)
     assert lower.right == lower.guesses
     assert lower.epsilon > 3 * certified(4.0)

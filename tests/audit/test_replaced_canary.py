@@ -58,17 +58,17 @@ def certified(kind: str, sigma: float, delta: float) -> float:
 
 
 @pytest.mark.parametrize(("trials", "share"), [(4_000, 0.5), pytest.param(16_000, 0.7, marks=pytest.mark.slow)])
-def test_at_full_participation_the_bound_is_close_to_the_certificate(trials: int, share: float, ram_path: Path) -> None:
+def test_at_full_participation_the_bound_is_close_to_the_certificate(trials: int, share: float, tmp_path: Path) -> None:
     """What assumes no Gaussian needs more trials."""
-    found = audited(ram_path, "every", trials=trials, sigma=2.0, block=500)
+    found = audited(tmp_path, "every", trials=trials, sigma=2.0, block=500)
     promised = {delta: certified("every", 2.0, delta) for delta in (TIGHT, WIDE)}
     assert 0.7 * promised[TIGHT] <= found[TIGHT].gaussian_epsilon <= promised[TIGHT]
     assert share * promised[WIDE] <= found[WIDE].epsilon <= promised[WIDE]
     assert found[TIGHT].mu <= 1.0
 
 
-def test_a_sample_of_fixed_size_hides_the_canary_as_much_as_promised(ram_path: Path) -> None:
-    found = audited(ram_path, "one of four", trials=4_000, sigma=1.0, block=250)
+def test_a_sample_of_fixed_size_hides_the_canary_as_much_as_promised(tmp_path: Path) -> None:
+    found = audited(tmp_path, "one of four", trials=4_000, sigma=1.0, block=250)
     promised, unsampled = (certified(kind, 1.0, WIDE) for kind in ("one of four", "every"))
     assert 0.6 * promised <= found[WIDE].epsilon <= promised < 0.7 * unsampled
     assert found[TIGHT].epsilon <= certified("one of four", 1.0, TIGHT)
@@ -97,14 +97,14 @@ def test_the_published_formula_promises_more_than_there_is() -> None:
 
 
 @pytest.mark.slow
-def test_the_published_formula_promises_more_than_there_is_through_the_door(ram_path: Path) -> None:
+def test_the_published_formula_promises_more_than_there_is_through_the_door(tmp_path: Path) -> None:
     """The same through `noisy_sum`: 20 plans of N steps on 250 replicates of the records, 5,000 runs a side."""
     m, sigma, replicates = 1_000, 0.8, 250
     unit = unit_of(m, "replace_one")
     worlds = []
     for number, last in enumerate((-10.0, 10.0)):
         ledgers = [
-            Ledger(ram_path / f"{number}-{i}.ledger", unit, epsilon=1e6, delta=0.5 / m) for i in range(replicates)
+            Ledger(tmp_path / f"{number}-{i}.ledger", unit, epsilon=1e6, delta=0.5 / m) for i in range(replicates)
         ]
         vault = Vault(records([[-10.0]] * (m - 1) + [[last]]), ledgers, noise=SecretNoise.for_tests(40 + number))
         scores = []

@@ -97,8 +97,8 @@ def certified(delta: float, *, rate: float, sigma: float) -> float:
         pytest.param(gradient_door, 4_000, marks=pytest.mark.slow),
     ],
 )
-def test_at_full_participation_the_bound_is_close_to_the_certificate(ram_path: Path, door: Door, trials: int) -> None:
-    found = audited(ram_path, door, trials=trials, rate=1.0, sigma=1.0)
+def test_at_full_participation_the_bound_is_close_to_the_certificate(tmp_path: Path, door: Door, trials: int) -> None:
+    found = audited(tmp_path, door, trials=trials, rate=1.0, sigma=1.0)
     promised = {delta: certified(delta, rate=1.0, sigma=1.0) for delta in (TIGHT, WIDE)}
     assert 0.7 * promised[TIGHT] <= found[TIGHT].gaussian_epsilon <= promised[TIGHT]
     assert 0.5 * promised[WIDE] <= found[WIDE].epsilon <= promised[WIDE]
@@ -110,15 +110,15 @@ def test_at_full_participation_the_bound_is_close_to_the_certificate(ram_path: P
 @pytest.mark.parametrize(
     ("door", "trials"), [(sum_door, 4_000), pytest.param(gradient_door, 8_000, marks=pytest.mark.slow)]
 )
-def test_a_poisson_sample_hides_the_canary_as_much_as_promised(ram_path: Path, door: Door, trials: int) -> None:
-    found = audited(ram_path, door, trials=trials, rate=0.3, sigma=0.5)
+def test_a_poisson_sample_hides_the_canary_as_much_as_promised(tmp_path: Path, door: Door, trials: int) -> None:
+    found = audited(tmp_path, door, trials=trials, rate=0.3, sigma=0.5)
     promised = certified(WIDE, rate=0.3, sigma=0.5)
     unsampled = certified(WIDE, rate=1.0, sigma=0.5)
     assert 0.4 * promised <= found[WIDE].epsilon <= promised < 0.7 * unsampled
     assert found[TIGHT].epsilon <= certified(TIGHT, rate=0.3, sigma=0.5)
 
 
-def test_the_audit_refutes_a_door_with_half_the_noise(ram_path: Path) -> None:
+def test_the_audit_refutes_a_door_with_half_the_noise(tmp_path: Path) -> None:
     class Half(SecretNoise):
         def gaussian(self, size: int, scale: float = 1.0, out: np.ndarray | None = None) -> np.ndarray:
             return super().gaussian(size, scale / 2, out)
@@ -126,7 +126,7 @@ def test_the_audit_refutes_a_door_with_half_the_noise(ram_path: Path) -> None:
     worlds = []
     for canary in (False, True):
         units = [*OTHERS, CANARY] if canary else OTHERS
-        vault = open_vault(ram_path, units, noise=Half.for_tests(60 + canary), unit=unit_of(10), name=f"half-{canary}")
+        vault = open_vault(tmp_path, units, noise=Half.for_tests(60 + canary), unit=unit_of(10), name=f"half-{canary}")
         run = vault.reserve(priced(vault, steps=500, noise_multiplier=1.0, rows_per_unit=2))
         worlds.append(np.array([sum_door(vault, run) for _ in range(500)]))
     found = audit(*worlds, delta=TIGHT, confidence=0.95)

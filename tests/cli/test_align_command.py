@@ -19,42 +19,42 @@ PEOPLE, CITY = 12, "Xanadu"
 
 
 @pytest.fixture
-def words(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command line, with its files."""
     monkeypatch.setattr(isolation, "CROWDS", (1, 2, 5))
-    monkeypatch.setenv("HOME", str(ram_path / "home"))
-    (ram_path / "records").mkdir()
-    (ram_path / "encoder").mkdir()
-    model_written(ram_path / "model.gguf")
-    encoder_written(ram_path / "encoder")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "records").mkdir()
+    (tmp_path / "encoder").mkdir()
+    model_written(tmp_path / "model.gguf")
+    encoder_written(tmp_path / "encoder")
     texts = ["good film", "very good", "bad film", "very bad"]
-    Judge.fit(Encoder.load(ram_path / "encoder"), texts, [1, 1, 0, 0]).save(ram_path / "encoder" / "head.json")
+    Judge.fit(Encoder.load(tmp_path / "encoder"), texts, [1, 1, 0, 0]).save(tmp_path / "encoder" / "head.json")
     rows = [f"p{i},the film number {i} in {CITY}" for i in range(PEOPLE)]
-    (ram_path / "records" / "reviews.csv").write_text("\n".join(["author,text", *rows]) + "\n")
-    (ram_path / "public.txt").write_text("a public text of some length\nand another public one\n" * 4)
+    (tmp_path / "records" / "reviews.csv").write_text("\n".join(["author,text", *rows]) + "\n")
+    (tmp_path / "public.txt").write_text("a public text of some length\nand another public one\n" * 4)
     given = {
         "person": "author",
         "text": "text",
-        "model": ram_path / "model.gguf",
-        "reward": ram_path / "encoder",
-        "public": ram_path / "public.txt",
+        "model": tmp_path / "model.gguf",
+        "reward": tmp_path / "encoder",
+        "public": tmp_path / "public.txt",
         "epsilon": 4,
         "delta": 1e-5,
         "layer": 0,
         "people": 4,
         "rounds": 2,
         "tokens": 5,
-        "out": ram_path / "run",
+        "out": tmp_path / "run",
     }
     options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-    return ["align", str(ram_path / "records" / "reviews.csv"), *options]
+    return ["align", str(tmp_path / "records" / "reviews.csv"), *options]
 
 
 def test_a_run_is_released_reported_and_tried(
-    words: list[str], ram_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words, "--shrink", "0.001"]) == 0
-    run, out = ram_path / "run", capsys.readouterr().out
+    run, out = tmp_path / "run", capsys.readouterr().out
     assert "promises (4, 1e-05)-differential privacy to every author" in out
     assert main(["certificate", "verify", str(run / "certificate.json")]) == 0
     assert main(["complete", str(run), "--prompts", "the film", "a", "--reference"]) == 0
@@ -68,7 +68,7 @@ def test_a_run_is_released_reported_and_tried(
     assert main(["report", str(run)]) == 0
     assert (run / "report.html").read_text() == page
     assert main(words) == 6  # the folder is taken
-    assert main([*words[:-1], str(ram_path / "again")]) == 3  # and the budget spent
+    assert main([*words[:-1], str(tmp_path / "again")]) == 3  # and the budget spent
 
 
 def stop_after_a_round(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -81,19 +81,19 @@ def stop_after_a_round(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(align, name, lambda *arguments, **options: real(*arguments, **{**options, "progress": stop}))
 
 
-def test_an_interrupted_run_is_resumed(words: list[str], ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_is_resumed(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         stop_after_a_round(patch, "fit")
         assert main(words) == 130
     assert main([*words, "--resume"]) == 0
-    assert hub.load(ram_path / "run" / "model").value.iterates.shape[0] == 3
+    assert hub.load(tmp_path / "run" / "model").value.iterates.shape[0] == 3
 
 
-def test_a_dry_run_opens_no_text(words: list[str], ram_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (ram_path / "records" / "reviews.csv").unlink()
+def test_a_dry_run_opens_no_text(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "records" / "reviews.csv").unlink()
     assert main([*words, "--dry-run"]) == 0
     assert "no text of a person was read" in capsys.readouterr().out
-    assert not (ram_path / "run").exists()
+    assert not (tmp_path / "run").exists()
 
 
 PAIRS = "author,text,one,other\n" + "".join(f"p{i},ask {i},good film of it,sad bad film\n" for i in range(PEOPLE))
@@ -105,9 +105,9 @@ THUMBS = "author,text,one,other\n" + "".join(
 
 @pytest.mark.parametrize(("content", "names"), [(PAIRS, "chosen rejected"), (THUMBS, "completion feedback")])
 def test_what_people_prefer_is_learned_without_a_reward(
-    content: str, names: str, words: list[str], ram_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: str, names: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (ram_path / "records" / "reviews.csv").write_text(content)
+    (tmp_path / "records" / "reviews.csv").write_text(content)
     columns = [f"--{name}={column}" for name, column in zip(names.split(), ("one", "other"), strict=True)]
     given = zip(words[2::2], words[3::2], strict=True)
     kept = [word for pair in given if pair[0] not in ("--people", "--reward") for word in pair]
@@ -116,7 +116,7 @@ def test_what_people_prefer_is_learned_without_a_reward(
         stop_after_a_round(patch, "fit_preferences")
         assert main(command) == 130
     assert main([*command, "--resume"]) == 0
-    run = ram_path / "run"
+    run = tmp_path / "run"
     value = hub.load(run / "model").value
     assert value.plan.pairs == 2
     assert np.abs(np.diff(value.iterates, axis=0)).min(axis=1).all()
@@ -149,9 +149,9 @@ def test_options_that_do_not_belong_together_are_refused(
 
 
 def test_a_rating_that_is_no_number_is_refused_without_it(
-    words: list[str], ram_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (ram_path / "records" / "reviews.csv").write_text("author,text,one,other\np1,ask,good,secretword\n")
+    (tmp_path / "records" / "reviews.csv").write_text("author,text,one,other\np1,ask,good,secretword\n")
     people = words.index("--people")
     more = ["--completion", "one", "--feedback", "other", "--population", "9"]
     assert main([*words[:people], *words[people + 2 :], *more]) == 2
@@ -163,16 +163,16 @@ def test_a_rating_that_is_no_number_is_refused_without_it(
     [("writer,text\np1,abc\n", 2), ("author,text\n,abc\n", 2), ("author,text\np1\n", 2), (None, 6)],
 )
 def test_texts_without_people_are_refused_without_a_cell(
-    content: str | None, code: int, words: list[str], ram_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str | None, code: int, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = ram_path / "records" / "reviews.csv"
+    path = tmp_path / "records" / "reviews.csv"
     path.unlink() if content is None else path.write_text(content)
     assert main(words) == code
     assert "abc" not in capsys.readouterr().err
 
 
-def test_a_release_names_no_place_of_this_machine(words: list[str], ram_path: Path) -> None:
+def test_a_release_names_no_place_of_this_machine(words: list[str], tmp_path: Path) -> None:
     assert main(words) == 0
-    released = ram_path / "run" / "model"
+    released = tmp_path / "run" / "model"
     for path in released.rglob("*"):
-        assert path.is_dir() or str(ram_path).encode() not in path.read_bytes()
+        assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes()

@@ -20,16 +20,16 @@ FEW = ("--runs", "50", "--jobs", "1", "--quick")
 
 
 @pytest.fixture
-def released(ram_path: Path) -> Path:
+def released(tmp_path: Path) -> Path:
     """A folder with the certificate of a small release."""
-    opened = open_vault(ram_path, [[1.0], [2.0]])
+    opened = open_vault(tmp_path, [[1.0], [2.0]])
     run = opened.reserve(priced(opened, noise_multiplier=2.0, steps=1))
     opened.noisy_sum(run, "sum", Rewards())
     certificate = opened.release(run, 0.0, label=Label((), (), ())).certificate
     opened.ledger.close()
-    (ram_path / "run").mkdir()
-    certificate.save(ram_path / "run" / "certificate.json")
-    return ram_path / "run"
+    (tmp_path / "run").mkdir()
+    certificate.save(tmp_path / "run" / "certificate.json")
+    return tmp_path / "run"
 
 
 def test_a_run_is_audited_and_shown_beside_its_certificate(released: Path, capsys: pytest.CaptureFixture[str]) -> None:

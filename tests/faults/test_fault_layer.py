@@ -105,8 +105,8 @@ def trial(folder: Path, *words: str) -> Counter[str]:
 
 @preloading
 @pytest.mark.parametrize("name", ["write", "power", "lost ledger", "full"])
-def test_a_ledger_keeps_its_word(name: str, ram_path: Path) -> None:
-    found = trial(ram_path, name, "ledger", "25", "as it is")
+def test_a_ledger_keeps_its_word(name: str, tmp_path: Path) -> None:
+    found = trial(tmp_path, name, "ledger", "25", "as it is")
     assert found["faults"] >= 25
     assert found["released"] > 25
     bad = NEVER if name == "lost ledger" else (*NEVER, *SOUND)
@@ -116,6 +116,6 @@ def test_a_ledger_keeps_its_word(name: str, ram_path: Path) -> None:
 
 @preloading
 @pytest.mark.parametrize(("name", "mode"), [("power", "no flush"), ("lost ledger", "no flush of the head")])
-def test_the_layer_finds_files_that_are_not_flushed(name: str, mode: str, ram_path: Path) -> None:
-    found = trial(ram_path, name, "ledger", "60", mode)
+def test_the_layer_finds_files_that_are_not_flushed(name: str, mode: str, tmp_path: Path) -> None:
+    found = trial(tmp_path, name, "ledger", "60", mode)
     assert any(found[key] for key in (*NEVER, *SOUND))

@@ -15,8 +15,8 @@ KEPT = {"after a checkpoint"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked children")
-def test_a_kill_at_each_point_of_a_round_costs_that_round_at_most(ram_path: Path) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("imitation_harness.py")), str(ram_path)]
+def test_a_kill_at_each_point_of_a_round_costs_that_round_at_most(tmp_path: Path) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("imitation_harness.py")), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
     found = json.loads(done.stdout)
     assert len(found) == 6

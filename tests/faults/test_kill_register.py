@@ -24,8 +24,8 @@ def run(folder: Path, mode: str, kills: int, seed: int) -> Counter[str]:
     return Counter(json.loads(done.stdout))
 
 
-def test_nobody_is_served_beyond_the_cap_however_often_the_process_dies(ram_path: Path) -> None:
-    found = run(ram_path, "reserve_first", 120, seed=1)
+def test_nobody_is_served_beyond_the_cap_however_often_the_process_dies(tmp_path: Path) -> None:
+    found = run(tmp_path, "reserve_first", 120, seed=1)
     assert found["kills"] == 120
     assert found["served"] > 300, "the children hardly ran"
     assert found["burned"] > 0, "no kill fell between reservation and service"
@@ -34,17 +34,17 @@ def test_nobody_is_served_beyond_the_cap_however_often_the_process_dies(ram_path
 
 
 @pytest.mark.parametrize("mode", ["serve_first", "count_commits"])
-def test_the_harness_catches_a_broken_order(ram_path: Path, mode: str) -> None:
-    found = run(ram_path, mode, 50, seed=2)
+def test_the_harness_catches_a_broken_order(tmp_path: Path, mode: str) -> None:
+    found = run(tmp_path, mode, 50, seed=2)
     assert found["over_cap"] > 0
     assert found["unwritten"] > 0
 
 
-def test_killed_while_it_is_made_it_opens_or_says_what_is_missing(ram_path: Path) -> None:
+def test_killed_while_it_is_made_it_opens_or_says_what_is_missing(tmp_path: Path) -> None:
     """A register that was half made never comes up with another key or empty."""
     outcomes = list[str]()
     for writes in range(8):  # the child dies at its n-th file operation
-        root = ram_path / str(writes)
+        root = tmp_path / str(writes)
         for name in ("vault", "keys"):
             (root / name).mkdir(parents=True)
         pid = os.fork()

@@ -37,8 +37,8 @@ def harness(folder: Path, *words: str) -> Any:
 
 
 @forking
-def test_runs_that_are_killed_again_and_again_finish_and_release_no_step_twice(ram_path: Path) -> None:
-    found = harness(ram_path, "50", "1")
+def test_runs_that_are_killed_again_and_again_finish_and_release_no_step_twice(tmp_path: Path) -> None:
+    found = harness(tmp_path, "50", "1")
     assert found.pop("kills") >= 50
     assert found.pop("finished") >= 1
     assert found.pop("released") > 0
@@ -48,8 +48,8 @@ def test_runs_that_are_killed_again_and_again_finish_and_release_no_step_twice(r
 
 
 @forking
-def test_a_kill_at_each_point_of_a_step_and_a_checkpoint_costs_at_most_the_claimed_blocks(ram_path: Path) -> None:
-    for point, found in harness(ram_path, "points").items():
+def test_a_kill_at_each_point_of_a_step_and_a_checkpoint_costs_at_most_the_claimed_blocks(tmp_path: Path) -> None:
+    for point, found in harness(tmp_path, "points").items():
         assert found.pop("kills") == 2, point
         assert found.pop("finished") == 1, point
         assert found.pop("burned", 0) <= 2 * 2, f"two kills {point} burned more than two blocks of two steps"
@@ -91,70 +91,70 @@ def begun(folder: Path, plan: TransitionsPlan, step: int = 20) -> Path:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_between_steps_loses_nothing_but_the_step(ram_path: Path, plan: TransitionsPlan) -> None:
+def test_ctrl_c_between_steps_loses_nothing_but_the_step(tmp_path: Path, plan: TransitionsPlan) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train(ram_path, plan, progress=stop_at(21, lambda: signal.raise_signal(signal.SIGINT) or Stop()))
-    train(ram_path, plan)
-    steps = [step for step, _ in released(ram_path)]
+        train(tmp_path, plan, progress=stop_at(21, lambda: signal.raise_signal(signal.SIGINT) or Stop()))
+    train(tmp_path, plan)
+    steps = [step for step, _ in released(tmp_path)]
     assert len(steps) == len(set(steps)) == plan.steps - 1  # the block's second step was claimed and not run
 
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_behind_the_door_keeps_the_step_claimed(
-    ram_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tacit.privacy.gradients import clipped_sums as gradients
 
     with monkeypatch.context() as patch:
         patch.setattr(gradients, "add_clipped", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt) as caught:
-            train(ram_path, plan)
+            train(tmp_path, plan)
     assert caught.value.__context__ is None
     assert "step" not in [frame.name for frame in caught.traceback], "a frame that holds rows is in the traceback"
-    assert released(ram_path) == []
-    assert claimed(ram_path, plans.plan_id(plan)) == 2
-    train(ram_path, plan)
-    assert [step for step, _ in released(ram_path)] == list(range(2, plan.steps))
+    assert released(tmp_path) == []
+    assert claimed(tmp_path, plans.plan_id(plan)) == 2
+    train(tmp_path, plan)
+    assert [step for step, _ in released(tmp_path)] == list(range(2, plan.steps))
 
 
-def test_resuming_goes_on_with_the_weights_and_the_moments(ram_path: Path, plan: TransitionsPlan) -> None:
-    path = begun(ram_path, plan)
+def test_resuming_goes_on_with_the_weights_and_the_moments(tmp_path: Path, plan: TransitionsPlan) -> None:
+    path = begun(tmp_path, plan)
     before = load_file(path)
     assert int(before["average.calls"]) == 20
     with pytest.raises(Stop):
-        train(ram_path, plan, progress=stop_at(24))
+        train(tmp_path, plan, progress=stop_at(24))
     after = load_file(path)
     assert int(after["average.calls"]) == 24
     moments = [name for name in before if name.startswith("adam.step.")]
     assert moments
     assert all(float(after[name]) == 24 for name in moments)
-    assert [step for step, _ in released(ram_path)] == list(range(24))
+    assert [step for step, _ in released(tmp_path)] == list(range(24))
 
 
-def test_a_run_that_was_begun_needs_its_checkpoint_or_resume(ram_path: Path, plan: TransitionsPlan) -> None:
-    begun(ram_path, plan)
-    with open_ledger(ram_path) as ledger, pytest.raises(PlanExhausted):
-        fit(plan, Vault(private_records(), ledger), folder=ram_path / "checkpoint")
-    assert len(released(ram_path)) == 20
+def test_a_run_that_was_begun_needs_its_checkpoint_or_resume(tmp_path: Path, plan: TransitionsPlan) -> None:
+    begun(tmp_path, plan)
+    with open_ledger(tmp_path) as ledger, pytest.raises(PlanExhausted):
+        fit(plan, Vault(private_records(), ledger), folder=tmp_path / "checkpoint")
+    assert len(released(tmp_path)) == 20
 
 
-def test_a_finished_run_runs_no_step_again(ram_path: Path, plan: TransitionsPlan) -> None:
-    first = train(ram_path, plan)
-    again = train(ram_path, plan)  # from its checkpoint: the same release, at no cost
-    assert len(released(ram_path)) == plan.steps
+def test_a_finished_run_runs_no_step_again(tmp_path: Path, plan: TransitionsPlan) -> None:
+    first = train(tmp_path, plan)
+    again = train(tmp_path, plan)  # from its checkpoint: the same release, at no cost
+    assert len(released(tmp_path)) == plan.steps
     for name, weights in first.value.weights.items():
         assert torch.equal(weights, again.value.weights[name])
-    shutil.rmtree(ram_path / "checkpoint")
+    shutil.rmtree(tmp_path / "checkpoint")
     with pytest.raises(PlanExhausted):
-        train(ram_path, plan)
+        train(tmp_path, plan)
 
 
 def test_two_resumes_of_one_checkpoint_draw_different_noise_and_samples(
-    ram_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy of the whole folder cannot be noticed; at least it never draws the same noise."""
-    begun(ram_path / "one", plan)
-    shutil.copytree(ram_path / "one", ram_path / "two")
+    begun(tmp_path / "one", plan)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
     real, samples = Records._drawn, []
 
     def drawn(self: Records, part: Any) -> Any:
@@ -166,15 +166,15 @@ def test_two_resumes_of_one_checkpoint_draw_different_noise_and_samples(
     for name in ("one", "two"):
         samples.append([])
         with pytest.raises(Stop):
-            train(ram_path / name, plan, progress=stop_at(40))
-    one, two = (released(ram_path / name)[20:] for name in ("one", "two"))
+            train(tmp_path / name, plan, progress=stop_at(40))
+    one, two = (released(tmp_path / name)[20:] for name in ("one", "two"))
     assert [step for step, _ in one] == [step for step, _ in two] == list(range(20, 40))
     assert not {digest for _, digest in one} & {digest for _, digest in two}
     assert sum(a == b for a, b in zip(*samples, strict=True)) <= 1  # 30 units at rate 0.2 hardly ever agree
 
 
 def test_no_state_of_a_random_generator_is_written(
-    ram_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, states = [], []
     real_key, real_bytes = noise._urandom_key, SecretNoise.bytes
@@ -189,7 +189,7 @@ def test_no_state_of_a_random_generator_is_written(
 
     monkeypatch.setattr(noise, "_urandom_key", urandom_key)
     monkeypatch.setattr(SecretNoise, "bytes", drawn)
-    path = begun(ram_path, plan)
+    path = begun(tmp_path, plan)
     tensors = load_file(path)
     assert {name.partition(".")[0] for name in tensors} == {"weights", "average", "adam"}
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float32, torch.int64}
@@ -197,50 +197,50 @@ def test_no_state_of_a_random_generator_is_written(
     assert keys
     assert states
     secret = [*keys, *(state[:16] for state in states), *(state[-16:] for state in states)]
-    for file in (file for file in ram_path.rglob("*") if file.is_file()):
+    for file in (file for file in tmp_path.rglob("*") if file.is_file()):
         content = file.read_bytes()
         assert not any(value in content for value in secret), file.name
 
 
 @pytest.mark.parametrize("kept", [0, 7, 100, 0.5, -1])
 def test_a_torn_checkpoint_is_refused_and_nothing_is_claimed(
-    ram_path: Path, plan: TransitionsPlan, kept: float
+    tmp_path: Path, plan: TransitionsPlan, kept: float
 ) -> None:
-    path = begun(ram_path, plan)
+    path = begun(tmp_path, plan)
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * kept) if kept == 0.5 else int(kept)])
     with pytest.raises(FileError, match="truncated"):
-        train(ram_path, plan)
-    assert claimed(ram_path, plans.plan_id(plan)) == len(released(ram_path)) == 20
+        train(tmp_path, plan)
+    assert claimed(tmp_path, plans.plan_id(plan)) == len(released(tmp_path)) == 20
     path.write_bytes(content)
     with pytest.raises(Stop):
-        train(ram_path, plan, progress=stop_at(22))
+        train(tmp_path, plan, progress=stop_at(22))
 
 
-def test_a_checkpoint_of_which_the_disk_lost_a_block_is_refused(ram_path: Path, plan: TransitionsPlan) -> None:
-    path = begun(ram_path, plan)
+def test_a_checkpoint_of_which_the_disk_lost_a_block_is_refused(tmp_path: Path, plan: TransitionsPlan) -> None:
+    path = begun(tmp_path, plan)
     content = path.read_bytes()
     path.write_bytes(content[:-64] + bytes(64))  # as long as before, and of the right shapes
     with pytest.raises(FileError, match="truncated"):
-        train(ram_path, plan)
-    assert claimed(ram_path, plans.plan_id(plan)) == len(released(ram_path)) == 20
+        train(tmp_path, plan)
+    assert claimed(tmp_path, plans.plan_id(plan)) == len(released(tmp_path)) == 20
 
 
 def test_what_a_kill_in_a_checkpoint_leaves_behind_is_ignored_and_replaced(
-    ram_path: Path, plan: TransitionsPlan
+    tmp_path: Path, plan: TransitionsPlan
 ) -> None:
-    path = begun(ram_path, plan)
+    path = begun(tmp_path, plan)
     partial = path.with_suffix(".partial")
     partial.write_bytes(path.read_bytes()[:100])
     with pytest.raises(Stop):
-        train(ram_path, plan, progress=stop_at(22))
+        train(tmp_path, plan, progress=stop_at(22))
     assert not partial.exists()
 
 
 def test_a_full_disk_at_the_checkpoint_leaves_the_last_one(
-    ram_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = begun(ram_path, plan)
+    path = begun(tmp_path, plan)
     content = path.read_bytes()
 
     def full(*_: object) -> None:
@@ -250,45 +250,45 @@ def test_a_full_disk_at_the_checkpoint_leaves_the_last_one(
         patch.setattr(os, "replace", full)
         patch.setattr(os, "unlink", full)  # a full disk may not even let go of a file
         with pytest.raises(FileError, match="could not be written"):
-            train(ram_path, plan)
+            train(tmp_path, plan)
     assert path.read_bytes() == content
     with pytest.raises(Stop):
-        train(ram_path, plan, progress=stop_at(30))
+        train(tmp_path, plan, progress=stop_at(30))
     assert not path.with_suffix(".partial").exists()
-    steps = [step for step, _ in released(ram_path)]
+    steps = [step for step, _ in released(tmp_path)]
     assert len(steps) == len(set(steps))
 
 
-def test_a_ledger_behind_the_checkpoint_is_refused(ram_path: Path, plan: TransitionsPlan) -> None:
-    begun(ram_path, plan)
+def test_a_ledger_behind_the_checkpoint_is_refused(tmp_path: Path, plan: TransitionsPlan) -> None:
+    begun(tmp_path, plan)
     for name in ("ledger", "ledger.lock"):
-        shutil.copy(ram_path / name, ram_path / f"old-{name}")
+        shutil.copy(tmp_path / name, tmp_path / f"old-{name}")
     with pytest.raises(Stop):
-        train(ram_path, plan, progress=stop_at(30))
-    shutil.copy(ram_path / "old-ledger", ram_path / "ledger")
+        train(tmp_path, plan, progress=stop_at(30))
+    shutil.copy(tmp_path / "old-ledger", tmp_path / "ledger")
     with pytest.raises(LedgerError, match="older than the head"):
-        train(ram_path, plan)  # the ledger alone: its lock file knows better
-    shutil.copy(ram_path / "old-ledger.lock", ram_path / "ledger.lock")
+        train(tmp_path, plan)  # the ledger alone: its lock file knows better
+    shutil.copy(tmp_path / "old-ledger.lock", tmp_path / "ledger.lock")
     with pytest.raises(LedgerError, match="does not contain the head"):
-        train(ram_path, plan)  # both: the checkpoint knows better
-    assert len(released(ram_path)) == 30
-    assert claimed(ram_path, plans.plan_id(plan)) == 20
+        train(tmp_path, plan)  # both: the checkpoint knows better
+    assert len(released(tmp_path)) == 30
+    assert claimed(tmp_path, plans.plan_id(plan)) == 20
 
 
-def test_an_older_checkpoint_loses_steps_and_repeats_none(ram_path: Path, plan: TransitionsPlan) -> None:
-    path = begun(ram_path, plan)
+def test_an_older_checkpoint_loses_steps_and_repeats_none(tmp_path: Path, plan: TransitionsPlan) -> None:
+    path = begun(tmp_path, plan)
     content = path.read_bytes()
     with pytest.raises(Stop):
-        train(ram_path, plan, progress=stop_at(40))
+        train(tmp_path, plan, progress=stop_at(40))
     path.write_bytes(content)
-    train(ram_path, plan)
-    assert [step for step, _ in released(ram_path)] == list(range(plan.steps))
+    train(tmp_path, plan)
+    assert [step for step, _ in released(tmp_path)] == list(range(plan.steps))
     assert int(load_file(path)["average.calls"]) == plan.steps - 20
 
 
-def test_a_checkpoint_of_another_plan_or_dataset_is_refused(ram_path: Path, plan: TransitionsPlan) -> None:
-    path = begun(ram_path / "one", plan)
-    other = ram_path / "two"
+def test_a_checkpoint_of_another_plan_or_dataset_is_refused(tmp_path: Path, plan: TransitionsPlan) -> None:
+    path = begun(tmp_path / "one", plan)
+    other = tmp_path / "two"
     (other / "checkpoint").mkdir(parents=True)
     shutil.copy(path, other / "checkpoint")
     with pytest.raises(LedgerError, match="another plan or another dataset"):

@@ -65,11 +65,11 @@ def said() -> dict[str, str]:
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
 def test_the_message_is_the_one_in_the_gallery(
-    call: WrongCall, ram_path: Path, said: dict[str, str], capfd: pytest.CaptureFixture[str]
+    call: WrongCall, tmp_path: Path, said: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    error = refused(call, ram_path)
+    error = refused(call, tmp_path)
     written = "".join(capfd.readouterr())
-    sentence = plain(str(error), ram_path)
+    sentence = plain(str(error), tmp_path)
     words = call.__name__.replace("_", " ")
     said[words] = f"{type(error).__name__}, exit code {error.exit_code}\n{sentence}"
 
@@ -87,10 +87,10 @@ def test_the_message_is_the_one_in_the_gallery(
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
-def test_nothing_is_spent(call: WrongCall, ram_path: Path) -> None:
-    refused(call, ram_path)
+def test_nothing_is_spent(call: WrongCall, tmp_path: Path) -> None:
+    refused(call, tmp_path)
     gc.collect()
-    path = next(ram_path.rglob("ledger"), None)
+    path = next(tmp_path.rglob("ledger"), None)
     if call in NO_LEDGER_LEFT or path is None:
         return
     view = Ledger.read(path)

@@ -13,17 +13,15 @@ from matrix import NAMES, alarms, planted, row
 
 from mutations import MUTATIONS, Mutation
 
-pytestmark = pytest.mark.usefixtures("temporary_in_ram")
 
-
-def test_the_real_code_raises_no_alarm(ram_path: Path) -> None:
-    assert alarms(ram_path) == {}
+def test_the_real_code_raises_no_alarm(tmp_path: Path) -> None:
+    assert alarms(tmp_path) == {}
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_the_mutation_is_caught(mutation: Mutation, ram_path: Path) -> None:
+def test_the_mutation_is_caught(mutation: Mutation, tmp_path: Path) -> None:
     missed = set(mutation.seen_by) - set(
-        planted(mutation, ram_path, [d for d in DETECTORS if d.__name__ in mutation.seen_by])
+        planted(mutation, tmp_path, [d for d in DETECTORS if d.__name__ in mutation.seen_by])
     )
     assert not missed, f"{mutation.name} was not seen by {missed}"
 

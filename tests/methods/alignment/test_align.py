@@ -39,9 +39,9 @@ def released(folder: Path, slots: list[str] = SLOTS, **options: object) -> align
     return alignment.fit(plan, vault_of(people_of(plan, slots), folder), WRITER, reward=Letters()).value
 
 
-def test_without_noise_the_reward_rises(ram_path: Path) -> None:
+def test_without_noise_the_reward_rises(tmp_path: Path) -> None:
     slots = [f"p{i}" for i in range(64)]
-    value = released(ram_path, slots, rounds=2, people=32, noise_multiplier=0.0, step=8.0, completions=8)
+    value = released(tmp_path, slots, rounds=2, people=32, noise_multiplier=0.0, step=8.0, completions=8)
     prompts = ["qrst", "hjkl", "bcdf", "vwxz"] * 16
     before, after = (
         np.mean(Letters()(value.complete(prompts, tokens=8, seed=1, reference=reference)))
@@ -58,21 +58,21 @@ class Unread(Letters):
         raise AssertionError("the public reward was asked")
 
 
-def test_people_who_value_completions_alone_need_no_public_reward(ram_path: Path) -> None:
+def test_people_who_value_completions_alone_need_no_public_reward(tmp_path: Path) -> None:
     plan = plan_of(feedback="person", critic=0.0, noise_multiplier=0.0).account(unit=UNIT, delta=1e-5)
     people = people_of(plan, SLOTS, feedback=lambda person, texts: [1.0] * len(texts))
-    assert alignment.fit(plan, vault_of(people, ram_path), WRITER, reward=Unread()).value.iterates.shape == (2, 32)
+    assert alignment.fit(plan, vault_of(people, tmp_path), WRITER, reward=Unread()).value.iterates.shape == (2, 32)
 
 
-def test_a_run_promises_what_its_certificate_recomputes(ram_path: Path) -> None:
+def test_a_run_promises_what_its_certificate_recomputes(tmp_path: Path) -> None:
     plan = plan_of(rounds=2).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
-    release = alignment.fit(plan, vault_of(people_of(plan, SLOTS), ram_path), WRITER, reward=Letters())
+    release = alignment.fit(plan, vault_of(people_of(plan, SLOTS), tmp_path), WRITER, reward=Letters())
     assert release.certificate.verify().epsilon <= 8.0
     stated = json.dumps(release.certificate.to_json())
     for digest in (WRITER.model.digest, Letters().digest, WRITER.words):
         assert digest in stated
-    hub.save(release, ram_path / "saved")
-    loaded = hub.load(ram_path / "saved")
+    hub.save(release, tmp_path / "saved")
+    loaded = hub.load(tmp_path / "saved")
     np.testing.assert_array_equal(loaded.value.iterates, release.value.iterates)
     back = loaded.value.using(Llama.random(WRITER.model.shape, seed=3), TOKENIZER)
     assert back.complete(["abcd"], seed=2) == release.value.complete(["abcd"], seed=2)
@@ -80,51 +80,51 @@ def test_a_run_promises_what_its_certificate_recomputes(ram_path: Path) -> None:
         loaded.value.using(Llama.random(WRITER.model.shape, seed=4), TOKENIZER)
     with pytest.raises(PlanError):
         loaded.value.complete(["abcd"])
-    alone = [sys.executable, str(ROOT / "verifier" / "tacit_verify.py"), str(ram_path / "saved" / "certificate.json")]
+    alone = [sys.executable, str(ROOT / "verifier" / "tacit_verify.py"), str(tmp_path / "saved" / "certificate.json")]
     assert subprocess.run(alone, capture_output=True).returncode == 0
 
 
-def test_an_interrupted_run_goes_on_with_its_checkpoint(ram_path: Path) -> None:
+def test_an_interrupted_run_goes_on_with_its_checkpoint(tmp_path: Path) -> None:
     plan = plan_of(rounds=3, people=4).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
     people = people_of(plan, SLOTS)
-    vault = vault_of(people, ram_path)
+    vault = vault_of(people, tmp_path)
 
     def stop(done: int, rounds: int) -> None:
         if done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        alignment.fit(plan, vault, WRITER, reward=Letters(), folder=ram_path, progress=stop)
+        alignment.fit(plan, vault, WRITER, reward=Letters(), folder=tmp_path, progress=stop)
     with pytest.raises(PlanExhausted):
         alignment.fit(plan, vault, WRITER, reward=Letters())
     people.skip(2)
-    release = alignment.fit(plan, vault, WRITER, reward=Letters(), folder=ram_path, resume=True)
+    release = alignment.fit(plan, vault, WRITER, reward=Letters(), folder=tmp_path, resume=True)
     assert release.value.iterates.shape == (4, 32)
     with pytest.raises(BudgetExceeded):
         alignment.fit(dataclasses.replace(plan, step=2.0), vault, WRITER, reward=Letters())
 
 
 @pytest.mark.parametrize("slots", [[], ["", ""]])
-def test_where_nobody_comes_noise_alone_is_released(slots: list[str], ram_path: Path) -> None:
-    value = released(ram_path, slots, noise_multiplier=2.0)
+def test_where_nobody_comes_noise_alone_is_released(slots: list[str], tmp_path: Path) -> None:
+    value = released(tmp_path, slots, noise_multiplier=2.0)
     moved = np.diff(value.iterates, axis=0)[0]
     assert 0.5 < moved.std() / (2.0 * 1.0 / 8) < 2.0  # sigma times clip over people
 
 
-def test_poisson_samples_come_from_the_pool(ram_path: Path) -> None:
-    value = released(ram_path, rounds=2, sampling_rate=0.5, noise_multiplier=2.0)
+def test_poisson_samples_come_from_the_pool(tmp_path: Path) -> None:
+    value = released(tmp_path, rounds=2, sampling_rate=0.5, noise_multiplier=2.0)
     assert np.abs(np.diff(value.iterates, axis=0)).max() > 0
 
 
-def test_lora_is_learned_too(ram_path: Path) -> None:
-    value = released(ram_path, people=16, noise_multiplier=0.0, adapter=LoRA(layers=(1,), rank=1))
+def test_lora_is_learned_too(tmp_path: Path) -> None:
+    value = released(tmp_path, people=16, noise_multiplier=0.0, adapter=LoRA(layers=(1,), rank=1))
     moved = value.iterates[1] - value.iterates[0]
     assert not moved[:32].any()
     assert moved[32:80].any()
 
 
-def test_shrinking_reaches_a_divergence_on_public_prompts(ram_path: Path) -> None:
-    value = released(ram_path, people=16, noise_multiplier=3.0, step=20.0)
+def test_shrinking_reaches_a_divergence_on_public_prompts(tmp_path: Path) -> None:
+    value = released(tmp_path, people=16, noise_multiplier=3.0, step=20.0)
     public = [f"{letter}{letter}xy plus" for letter in "abcdefghij"] * 4
     prompts = torch.tensor([TOKENIZER.encode(text)[:4] for text in public])
     draws = torch.from_numpy(np.random.default_rng(0).random((40, 1, 6), np.float32))
@@ -138,9 +138,9 @@ def test_shrinking_reaches_a_divergence_on_public_prompts(ram_path: Path) -> Non
             value.shrunk(**wrong)  # type: ignore[arg-type]
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_spent(ram_path: Path) -> None:
+def test_what_does_not_fit_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
     plan = plan_of().calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
-    vault = vault_of(people_of(plan, SLOTS), ram_path)
+    vault = vault_of(people_of(plan, SLOTS), tmp_path)
     other = Writer(Llama.random(WRITER.model.shape, seed=4).restricted(WORDS), TOKENIZER, WRITER.prefix)
     for model, reward in ((other, Letters()), (dataclasses.replace(WRITER, prefix=""), Letters()), (WRITER, None)):
         with pytest.raises(PlanError):

@@ -78,13 +78,13 @@ def test_people_are_apart_and_alone_as_in_a_batch() -> None:
         np.testing.assert_array_equal(gradient(rows_of([pair], [0], 1), Released(THETA))[0], together[place])
 
 
-def test_a_run_learns_what_people_prefer_and_is_saved(ram_path: Path) -> None:
+def test_a_run_learns_what_people_prefer_and_is_saved(tmp_path: Path) -> None:
     pairs = [(f"{letter}{letter}{letter}{letter}", "eaeae", "xzxzx") for letter in "abcdefghijklmnop"]
     data = pairs_of(PLAN, WRITER, [f"p{i}" for i in range(16)], pairs, simulated=True)
     plan = PreferencePlan.of(
         WRITER, rounds=3, pairs=1, prompt_tokens=4, tokens=5, adapter=BIAS, step=4.0, noise_multiplier=0.0
     ).account(unit=FEW, delta=1e-5)
-    with Ledger(ram_path / "ledger", FEW, epsilon=1.0, delta=1e-5) as ledger:
+    with Ledger(tmp_path / "ledger", FEW, epsilon=1.0, delta=1e-5) as ledger:
         vault = Vault(data, ledger)
         release = fit_preferences(plan, vault, WRITER)
         with pytest.raises(PlanExhausted):
@@ -93,19 +93,19 @@ def test_a_run_learns_what_people_prefer_and_is_saved(ram_path: Path) -> None:
     assert before == pytest.approx(np.log(0.5))
     assert after > before + 0.02
     release.certificate.verify()
-    hub.save(release, ram_path / "saved")
-    back = hub.load(ram_path / "saved").value.using(Llama.random(SHAPE, seed=3), TOKENIZER)
+    hub.save(release, tmp_path / "saved")
+    back = hub.load(tmp_path / "saved").value.using(Llama.random(SHAPE, seed=3), TOKENIZER)
     assert back.complete(["abcd"]) == release.value.complete(["abcd"])
 
 
-def test_what_does_not_fit_is_refused(ram_path: Path) -> None:
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         pairs_of(PLAN, WRITER, ["p0"], [("abcd", "e", "xyzxy")], simulated=True)
     with pytest.raises(DataError):
         pairs_of(PLAN, WRITER, ["p0"], [("abcd", "EEEEE", "xyzxy")], simulated=True)
     data = pairs_of(PLAN, WRITER, ["p0", "p1"], [("abcd", "eeeee", "xyzxy")] * 2, simulated=True)
     plan = PreferencePlan(pairs=1).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
-    with Ledger(ram_path / "ledger", UNIT, epsilon=1.0, delta=1e-5) as ledger, pytest.raises(PlanError):
+    with Ledger(tmp_path / "ledger", UNIT, epsilon=1.0, delta=1e-5) as ledger, pytest.raises(PlanError):
         fit_preferences(plan, Vault(data, ledger), WRITER)
 
 

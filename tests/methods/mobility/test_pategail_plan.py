@@ -101,8 +101,8 @@ def test_who_adds_the_noise_is_the_plan_s(noise: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_goes_through_the_door(kind: Kind, ram_path: Path) -> None:
-    release = run(small(kind).calibrate(unit=UNIT, epsilon=5.0, delta=DELTA), ram_path)
+def test_a_run_goes_through_the_door(kind: Kind, tmp_path: Path) -> None:
+    release = run(small(kind).calibrate(unit=UNIT, epsilon=5.0, delta=DELTA), tmp_path)
     made = release.value.generate(40, seed=1)
     assert made.cells.shape == (40, SLOTS)
     assert np.array_equal(made.cells, release.value.generate(40, seed=1).cells)
@@ -126,9 +126,9 @@ def test_a_run_goes_through_the_door(kind: Kind, ram_path: Path) -> None:
     ],
     ids=lambda fields: "-".join(fields),
 )
-def test_every_option_runs(fields: dict[str, Any], ram_path: Path) -> None:
+def test_every_option_runs(fields: dict[str, Any], tmp_path: Path) -> None:
     plan = small(**fields).calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
-    assert run(plan, ram_path).value.generate(5).cells.shape == (5, SLOTS)
+    assert run(plan, tmp_path).value.generate(5).cells.shape == (5, SLOTS)
 
 
 @pytest.mark.parametrize(
@@ -136,27 +136,27 @@ def test_every_option_runs(fields: dict[str, Any], ram_path: Path) -> None:
     [{}, {"variant": "PATEGAIL"}, {"local": True}, {"local": True, "sensitivity": False}, {"scale": 0.0}],
     ids=lambda fields: "-".join(fields),
 )
-def test_the_paper_s_mode_runs_and_says_infinite(fields: dict[str, Any], ram_path: Path) -> None:
+def test_the_paper_s_mode_runs_and_says_infinite(fields: dict[str, Any], tmp_path: Path) -> None:
     older = fields.get("variant") == "PATEGAIL"
     critic = Critic(steps=1, batch=8, loss="cross_entropy" if older else "wasserstein")
     plan = PateGailPlan.paper(PEOPLE, critic=critic, **fields)
     plan = replace(plan, rounds=2, rows_per_unit=2 * (SLOTS - 1))
-    release = run(plan.account(unit=UNIT, delta=DELTA), ram_path)
+    release = run(plan.account(unit=UNIT, delta=DELTA), tmp_path)
     assert release.certificate.epsilon == math.inf
     assert release.value.generate(3).cells.shape == (3, SLOTS)
 
 
-def test_given_starts_are_used_and_named(ram_path: Path) -> None:
+def test_given_starts_are_used_and_named(tmp_path: Path) -> None:
     plan = small(starts="given").calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
     assert [part.name for part in plan.parts()] == [CRITICS]
     assert set(works(plan, GRID)) == {CRITICS}
     starts, space = Starts.uniform(GRID), JumpLaw(GRID, (1.0, 5.0), (1.0,))
-    release = run(plan, ram_path, starts=starts, space=space)
+    release = run(plan, tmp_path, starts=starts, space=space)
     assert release.value.starts is starts
     assert any("declared public" in words for words in release.certificate.not_covered)
 
 
-def test_an_own_allocation_is_asked_with_public_values(ram_path: Path) -> None:
+def test_an_own_allocation_is_asked_with_public_values(tmp_path: Path) -> None:
     seen: list[tuple[int, ...]] = []
 
     def allocate(pilot: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -166,18 +166,18 @@ def test_an_own_allocation_is_asked_with_public_values(ram_path: Path) -> None:
         return np.exp(pilot)
 
     plan = small("samples", allocation="own").calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
-    run(plan, ram_path, allocate=allocate)
+    run(plan, tmp_path, allocate=allocate)
     assert seen == [(20, 20)] * 3
 
 
-def test_without_noise_a_run_is_that_of_its_seed(ram_path: Path) -> None:
+def test_without_noise_a_run_is_that_of_its_seed(tmp_path: Path) -> None:
     """Weights of the policy depend on the devices' own seeds too, which are secret: only the control is repeatable."""
     plan = small(zero_contribution=True, starts="given", noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
     starts, space = Starts.uniform(GRID), JumpLaw(GRID, (1.0, 5.0), (1.0,))
     found = []
     for name in ("a", "b"):
-        (ram_path / name).mkdir()
-        found.append(run(plan, ram_path / name, starts=starts, space=space, seed=3).value.policy)
+        (tmp_path / name).mkdir()
+        found.append(run(plan, tmp_path / name, starts=starts, space=space, seed=3).value.policy)
     assert np.array_equal(found[0].table, found[1].table)
 
 
@@ -226,11 +226,11 @@ def test_a_plan_refuses_what_cannot_be(fields: dict[str, Any]) -> None:
         small(**{"kind": "table", **fields})
 
 
-def test_arguments_have_to_fit_the_plan(ram_path: Path) -> None:
+def test_arguments_have_to_fit_the_plan(tmp_path: Path) -> None:
     plan = small().calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with pytest.raises(PlanError, match="starts"):
-        run(plan, ram_path, starts=Starts.uniform(GRID))
+        run(plan, tmp_path, starts=Starts.uniform(GRID))
     with pytest.raises(PlanError, match="allocate"):
-        run(plan, ram_path, allocate=lambda pilot, share: share)
+        run(plan, tmp_path, allocate=lambda pilot, share: share)
     with pytest.raises(PlanError, match="people"):
         small().calibrate(unit=Unit("person", "add_or_remove", 13), epsilon=1.0, delta=DELTA)

@@ -114,14 +114,14 @@ def claimed(folder: Path, plan: PateGailPlan, part: str = CRITICS) -> int:
         ("gradient", {}),
     ],
 )
-def test_a_run_that_was_cut_goes_on(kind: str, fields: dict[str, Any], ram_path: Path) -> None:
+def test_a_run_that_was_cut_goes_on(kind: str, fields: dict[str, Any], tmp_path: Path) -> None:
     plan, seen = calibrated(kind, **fields), []
-    begun(ram_path, plan)
-    assert (heard(ram_path), claimed(ram_path, plan)) == (2, 2)
-    release = life(ram_path, plan, progress=lambda k, rounds: seen.append((k, rounds)))
+    begun(tmp_path, plan)
+    assert (heard(tmp_path), claimed(tmp_path, plan)) == (2, 2)
+    release = life(tmp_path, plan, progress=lambda k, rounds: seen.append((k, rounds)))
     assert seen == [(3, ROUNDS), (4, ROUNDS), (5, ROUNDS)]
-    assert (heard(ram_path), claimed(ram_path, plan)) == (ROUNDS, ROUNDS)
-    assert [claimed(ram_path, plan, part) for part in (STARTS, JUMPS)] == [1, 1]
+    assert (heard(tmp_path), claimed(tmp_path, plan)) == (ROUNDS, ROUNDS)
+    assert [claimed(tmp_path, plan, part) for part in (STARTS, JUMPS)] == [1, 1]
     assert isinstance(release.value, Simulator)
     assert release.value.generate(5, seed=1).cells.shape == (5, SLOTS)
     assert release.certificate.verify().private
@@ -129,8 +129,8 @@ def test_a_run_that_was_cut_goes_on(kind: str, fields: dict[str, Any], ram_path:
 
 
 @pytest.mark.parametrize("cuts", [(1,), (2, 3, 4)])
-def test_a_cut_between_blocks_changes_nothing_where_nothing_is_secret(cuts: tuple[int, ...], ram_path: Path) -> None:
-    plan, whole, parts = free(updates=2), ram_path / "whole", ram_path / "parts"
+def test_a_cut_between_blocks_changes_nothing_where_nothing_is_secret(cuts: tuple[int, ...], tmp_path: Path) -> None:
+    plan, whole, parts = free(updates=2), tmp_path / "whole", tmp_path / "parts"
     for folder in (whole, parts):
         folder.mkdir()
     expected = life(whole, plan, resume=False, seed=3, **GIVEN)
@@ -145,21 +145,21 @@ def test_a_cut_between_blocks_changes_nothing_where_nothing_is_secret(cuts: tupl
     assert all(np.array_equal(one[name].numpy(), two[name].numpy()) for name in one)
 
 
-def test_starts_and_jumps_are_those_that_were_released(ram_path: Path) -> None:
+def test_starts_and_jumps_are_those_that_were_released(tmp_path: Path) -> None:
     plan = calibrated()
-    before = load_file(begun(ram_path, plan))
-    release = life(ram_path, plan)
-    after = load_file(kept(ram_path))
+    before = load_file(begun(tmp_path, plan))
+    release = life(tmp_path, plan)
+    after = load_file(kept(tmp_path))
     for part in (STARTS, JUMPS):
         assert np.array_equal(before[f"mean.{part}"].numpy(), after[f"mean.{part}"].numpy())
-    (ram_path / "other").mkdir()
-    other = load_file(begun(ram_path / "other", plan))
+    (tmp_path / "other").mkdir()
+    other = load_file(begun(tmp_path / "other", plan))
     assert not np.array_equal(other[f"mean.{STARTS}"].numpy(), after[f"mean.{STARTS}"].numpy())
     assert release.value.starts.probabilities.sum() == pytest.approx(1.0)
 
 
 def test_a_crash_between_a_claim_and_its_checkpoint_costs_the_round(
-    ram_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, real = calibrated("samples", memory=0.5), State.save
 
@@ -171,16 +171,16 @@ def test_a_crash_between_a_claim_and_its_checkpoint_costs_the_round(
     with monkeypatch.context() as patch:
         patch.setattr(State, "save", crash)
         with pytest.raises(Stop):
-            life(ram_path, plan, resume=False)
-    assert (heard(ram_path), claimed(ram_path, plan)) == (1, 2)
-    life(ram_path, plan)
-    assert (heard(ram_path), claimed(ram_path, plan)) == (ROUNDS - 1, ROUNDS)
+            life(tmp_path, plan, resume=False)
+    assert (heard(tmp_path), claimed(tmp_path, plan)) == (1, 2)
+    life(tmp_path, plan)
+    assert (heard(tmp_path), claimed(tmp_path, plan)) == (ROUNDS - 1, ROUNDS)
 
 
-def test_a_block_that_was_cut_is_burnt(ram_path: Path) -> None:
+def test_a_block_that_was_cut_is_burnt(tmp_path: Path) -> None:
     plan = free(rounds=200)  # two rounds a block
-    begun(ram_path, plan, 5, **GIVEN)
-    assert (heard(ram_path), claimed(ram_path, plan)) == (4, 6)
+    begun(tmp_path, plan, 5, **GIVEN)
+    assert (heard(tmp_path), claimed(tmp_path, plan)) == (4, 6)
     seen: list[int] = []
 
     def progress(k: int, _: int) -> None:
@@ -189,12 +189,12 @@ def test_a_block_that_was_cut_is_burnt(ram_path: Path) -> None:
             raise Stop
 
     with pytest.raises(Stop):
-        life(ram_path, plan, progress=progress, **GIVEN)
+        life(tmp_path, plan, progress=progress, **GIVEN)
     assert seen == [7, 8]
-    assert (heard(ram_path), claimed(ram_path, plan)) == (6, 8)
+    assert (heard(tmp_path), claimed(tmp_path, plan)) == (6, 8)
 
 
-def test_starts_that_were_asked_for_and_lost_end_the_run(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_that_were_asked_for_and_lost_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = calibrated()
 
     def crash(*_: object) -> None:
@@ -203,14 +203,14 @@ def test_starts_that_were_asked_for_and_lost_end_the_run(ram_path: Path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(State, "save", crash)
         with pytest.raises(Stop):
-            life(ram_path, plan, resume=False)
+            life(tmp_path, plan, resume=False)
     for resume in (True, False):
         with pytest.raises(PlanExhausted):
-            life(ram_path, plan, resume=resume)
-    assert claimed(ram_path, plan) == 0
+            life(tmp_path, plan, resume=resume)
+    assert claimed(tmp_path, plan) == 0
 
 
-def test_given_starts_need_no_first_checkpoint(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_starts_need_no_first_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = calibrated(starts="given")
 
     def crash(*_: object) -> None:
@@ -219,13 +219,13 @@ def test_given_starts_need_no_first_checkpoint(ram_path: Path, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(State, "save", crash)
         with pytest.raises(Stop):
-            life(ram_path, plan, resume=False, **GIVEN)
-    assert not kept(ram_path).exists()
-    life(ram_path, plan, **GIVEN)
-    assert (heard(ram_path), claimed(ram_path, plan)) == (ROUNDS - 1, ROUNDS)
+            life(tmp_path, plan, resume=False, **GIVEN)
+    assert not kept(tmp_path).exists()
+    life(tmp_path, plan, **GIVEN)
+    assert (heard(tmp_path), claimed(tmp_path, plan)) == (ROUNDS - 1, ROUNDS)
 
 
-def test_a_run_of_which_no_round_was_kept_releases_nothing(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_which_no_round_was_kept_releases_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, real = calibrated(rounds=1), State.save
 
     def crash(self: State, *arguments: Any) -> None:
@@ -236,32 +236,32 @@ def test_a_run_of_which_no_round_was_kept_releases_nothing(ram_path: Path, monke
     with monkeypatch.context() as patch:
         patch.setattr(State, "save", crash)
         with pytest.raises(Stop):
-            life(ram_path, plan, resume=False)
-    assert (heard(ram_path), claimed(ram_path, plan)) == (0, 1)
+            life(tmp_path, plan, resume=False)
+    assert (heard(tmp_path), claimed(tmp_path, plan)) == (0, 1)
     with pytest.raises(PlanExhausted):
-        life(ram_path, plan)
+        life(tmp_path, plan)
 
 
-def test_a_finished_run_is_not_run_again(ram_path: Path) -> None:
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     plan = calibrated()
-    first = life(ram_path, plan)
-    head = Ledger.read(ram_path / "ledger").head
-    again = life(ram_path, plan)  # from its checkpoint: the same release, at no cost
+    first = life(tmp_path, plan)
+    head = Ledger.read(tmp_path / "ledger").head
+    again = life(tmp_path, plan)  # from its checkpoint: the same release, at no cost
     assert again.value.to_json() == first.value.to_json()
-    assert Ledger.read(ram_path / "ledger").head == head
+    assert Ledger.read(tmp_path / "ledger").head == head
     with pytest.raises(PlanExhausted, match="never run again"):
-        life(ram_path, plan, resume=False)
-    kept(ram_path).unlink()
+        life(tmp_path, plan, resume=False)
+    kept(tmp_path).unlink()
     with pytest.raises(PlanExhausted, match="never run again"):
-        life(ram_path, plan)
+        life(tmp_path, plan)
 
 
-def test_a_run_that_was_begun_is_not_begun_again(ram_path: Path) -> None:
+def test_a_run_that_was_begun_is_not_begun_again(tmp_path: Path) -> None:
     plan = calibrated()
-    begun(ram_path, plan)
+    begun(tmp_path, plan)
     with pytest.raises(PlanExhausted):
-        life(ram_path, plan, resume=False)
-    assert (heard(ram_path), claimed(ram_path, plan)) == (2, 2)
+        life(tmp_path, plan, resume=False)
+    assert (heard(tmp_path), claimed(tmp_path, plan)) == (2, 2)
 
 
 def refused(kind: type[TacitError], match: str, folder: Path, plan: PateGailPlan, **options: Any) -> None:
@@ -274,35 +274,35 @@ def refused(kind: type[TacitError], match: str, folder: Path, plan: PateGailPlan
     assert before is None or Ledger.read(folder / "ledger").head == before
 
 
-def test_a_checkpoint_of_something_else_is_refused(ram_path: Path) -> None:
+def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     plan = calibrated()
-    path = begun(ram_path, plan)
-    refused(LedgerError, "another plan", ram_path, replace(plan, days=11))
+    path = begun(tmp_path, plan)
+    refused(LedgerError, "another plan", tmp_path, replace(plan, days=11))
     moved = RegularGrid(30.0, 100.5, 30.45, 100.95, 0.05)
     assert moved.size == GRID.size
-    refused(PlanError, "another grid", ram_path, plan, grid=moved)
-    other = ram_path / "other"
+    refused(PlanError, "another grid", tmp_path, plan, grid=moved)
+    other = tmp_path / "other"
     kept(other).parent.mkdir(parents=True)
     kept(other).write_bytes(path.read_bytes())
     refused(LedgerError, "another dataset", other, plan)
     assert Ledger.read(other / "ledger").plans() == []
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    refused(FileError, "truncated", ram_path, plan)
+    refused(FileError, "truncated", tmp_path, plan)
     path.write_bytes(content)
-    life(ram_path, plan)
-    assert heard(ram_path) == ROUNDS
+    life(tmp_path, plan)
+    assert heard(tmp_path) == ROUNDS
 
 
-def test_resuming_needs_the_folder(ram_path: Path) -> None:
+def test_resuming_needs_the_folder(tmp_path: Path) -> None:
     data = Days(np.zeros((2, SLOTS), np.int64), np.arange(2), GRID).trajectories(simulated=True)
-    with Ledger(ram_path / "ledger", UNIT, epsilon=10.0, delta=DELTA) as ledger:
+    with Ledger(tmp_path / "ledger", UNIT, epsilon=10.0, delta=DELTA) as ledger:
         vault = FederatedVault(StackedDevices(data), ledger)
         with pytest.raises(PlanError, match="without the folder of its checkpoints"):
             fit(calibrated(), vault, grid=GRID, resume=True)
 
 
-def test_nothing_of_the_devices_or_of_the_noise_is_written(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_the_devices_or_of_the_noise_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[bytes] = []
     real = SecretNoise.bytes
 
@@ -311,13 +311,13 @@ def test_nothing_of_the_devices_or_of_the_noise_is_written(ram_path: Path, monke
         return drawn[-1]
 
     monkeypatch.setattr(SecretNoise, "bytes", noted)
-    tensors = load_file(begun(ram_path, calibrated("samples")))
+    tensors = load_file(begun(tmp_path, calibrated("samples")))
     weights = {f"{name}{of}" for name in ("theta", "phi") for of in ("", ".first", ".second")}
     assert set(tensors) == {
         *weights,
         *("mean", "steps", "heard", "price.0.centres", "price.0.coefficients"),
         *("mean.starts", "mean.jumps", "grid", "generator"),
     }
-    content = kept(ram_path).read_bytes()
+    content = kept(tmp_path).read_bytes()
     assert drawn
     assert not any(piece in content for some in drawn for piece in (some[:16], some[-16:]) if len(piece) == 16)

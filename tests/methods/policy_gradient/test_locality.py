@@ -20,21 +20,21 @@ from tacit.privacy.vault import isolation as callbacks
 
 @pytest.mark.parametrize("learner", [*PLANS.values(), VOTED], ids=[*PLANS, "votes"])
 def test_nothing_but_releases_reaches_later_meetings(
-    learner: PolicyGradientPlan | Votes, ram_path: Path, monkeypatch: pytest.MonkeyPatch
+    learner: PolicyGradientPlan | Votes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = run(ram_path, learner, monkeypatch)
+    before = run(tmp_path, learner, monkeypatch)
     for change in CHANGES:
-        held = run(ram_path, learner, monkeypatch, change=change, held=before.released[MET])
+        held = run(tmp_path, learner, monkeypatch, change=change, held=before.released[MET])
         assert not all(
             np.array_equal(before.served[MET][c], held.served[MET][c], equal_nan=True) for c in held.served[MET]
         )
         assert same(before, held), change
 
 
-def test_what_is_released_does_depend_on_the_person(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = run(ram_path, PLANS["own critic"], monkeypatch)
+def test_what_is_released_does_depend_on_the_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run(tmp_path, PLANS["own critic"], monkeypatch)
     for change in CHANGES:
-        free = run(ram_path, PLANS["own critic"], monkeypatch, change=change)
+        free = run(tmp_path, PLANS["own critic"], monkeypatch, change=change)
         assert np.array_equal(before.released[MET - 1], free.released[MET - 1])
         assert not np.array_equal(before.released[MET], free.released[MET]), change
         assert not same(before, free)
@@ -42,11 +42,11 @@ def test_what_is_released_does_depend_on_the_person(ram_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(("local", "change"), [(None, "falls"), (LOCAL, "earns otherwise")])
 def test_the_shared_critic_of_the_paper_is_seen(
-    local: Local | None, change: str, ram_path: Path, monkeypatch: pytest.MonkeyPatch
+    local: Local | None, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the checks would refuse some leaks before anybody is met
     monkeypatch.setattr(callbacks, "check_isolation", lambda *_, **__: None)
     shared = plan(critic="shared", local=local)
-    before = run(ram_path, shared, monkeypatch)
-    changed = run(ram_path, shared, monkeypatch, change=change, held=before.released[MET])
+    before = run(tmp_path, shared, monkeypatch)
+    changed = run(tmp_path, shared, monkeypatch, change=change, held=before.released[MET])
     assert not same(before, changed)

@@ -101,9 +101,9 @@ def test_a_table_acts_by_replicate_step_and_place() -> None:
     np.testing.assert_array_equal(found, [table[0, 0, 0], table[1, 3, 5], table[1, 19, 2], table[0, 19, 2]])
 
 
-def test_without_noise_it_learns_to_swim_right(ram_path: Path) -> None:
+def test_without_noise_it_learns_to_swim_right(tmp_path: Path) -> None:
     plan = replace(PLAN, noise_multiplier=0.0).account(unit=Unit("person", "add_or_remove", 1_000), delta=1e-5)
-    with met(ram_path, plan) as vault:
+    with met(tmp_path, plan) as vault:
         release = fit(plan, vault)
         assert release.certificate.epsilon == np.inf
         with pytest.raises(PlanExhausted):
@@ -117,12 +117,12 @@ def test_without_noise_it_learns_to_swim_right(ram_path: Path) -> None:
 
 
 @pytest.mark.parametrize("correlation", ["toeplitz", "tree"])
-def test_the_counters_carry_the_noise_of_the_plan(ram_path: Path, correlation: str) -> None:
+def test_the_counters_carry_the_noise_of_the_plan(tmp_path: Path, correlation: str) -> None:
     """Entries that nobody can reach (from place 0 to place 5) hold noise alone; the total is what one release has."""
     plan = replace(PLAN, rounds=16, correlation=correlation).calibrate(  # type: ignore[arg-type]
         unit=Unit("person", "add_or_remove", 1_000), epsilon=2.0, delta=1e-5
     )
-    with met(ram_path, plan, replicates=12) as vault:
+    with met(tmp_path, plan, replicates=12) as vault:
         release = fit(plan, vault)
     assert release.certificate.epsilon == pytest.approx(2.0, rel=1e-3)
     counts = release.value.counters[:, :72].reshape(12, 6, 2, 6)
@@ -135,9 +135,9 @@ def test_the_counters_carry_the_noise_of_the_plan(ram_path: Path, correlation: s
     assert alone.std() == pytest.approx(expected, rel=0.12)
 
 
-def test_people_of_another_kind_are_refused(ram_path: Path) -> None:
+def test_people_of_another_kind_are_refused(tmp_path: Path) -> None:
     plan = PLAN.calibrate(unit=Unit("person", "add_or_remove", 1_000), epsilon=1.0, delta=1e-5)
-    with met(ram_path, plan, river=Timed(RIVER, 6, 19)) as vault, pytest.raises(PlanError, match="126 observations"):
+    with met(tmp_path, plan, river=Timed(RIVER, 6, 19)) as vault, pytest.raises(PlanError, match="126 observations"):
         fit(plan, vault)
 
 

@@ -16,7 +16,6 @@ from tacit.privacy.mechanisms.marginals import Query
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.vault.vault import RELEASES
 
-pytestmark = pytest.mark.usefixtures("temporary_in_ram")
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
@@ -28,23 +27,23 @@ def test_every_kind_of_part_has_a_case() -> None:
 
 
 @every_case
-def test_nobody_is_told_apart_by_the_last_digits(ram_path: Path, case: Case) -> None:
-    assert guessed_right(case, ram_path) <= RIGHT
+def test_nobody_is_told_apart_by_the_last_digits(tmp_path: Path, case: Case) -> None:
+    assert guessed_right(case, tmp_path) <= RIGHT
 
 
 @pytest.mark.slow
 @every_case
-def test_nobody_is_told_apart_in_200_trials(ram_path: Path, case: Case) -> None:
-    assert guessed_right(case, ram_path, trials=200) <= 149
+def test_nobody_is_told_apart_in_200_trials(tmp_path: Path, case: Case) -> None:
+    assert guessed_right(case, tmp_path, trials=200) <= 149
 
 
 @every_case
-def test_what_is_released_is_a_whole_multiple_of_the_public_step(ram_path: Path, case: Case) -> None:
-    multiples = case.release(ram_path, True) / case.step
+def test_what_is_released_is_a_whole_multiple_of_the_public_step(tmp_path: Path, case: Case) -> None:
+    multiples = case.release(tmp_path, True) / case.step
     np.testing.assert_array_equal(multiples, np.rint(multiples))
 
 
 @pytest.mark.usefixtures("no_lattice")
 @pytest.mark.parametrize("case", [case for case in CASES if case.leaks and not case.whole], ids=str)
-def test_the_attack_tells_everybody_apart_without_the_lattice(ram_path: Path, case: Case) -> None:
-    assert guessed_right(case, ram_path, trials=12) >= 11
+def test_the_attack_tells_everybody_apart_without_the_lattice(tmp_path: Path, case: Case) -> None:
+    assert guessed_right(case, tmp_path, trials=12) >= 11
