@@ -70,6 +70,7 @@ SWIMMERS = {
     "recipe": "ours",
     "iid": "ours, independent noise",
     "repeat_1": "ours, actions not repeated",
+    "unrepeated": "ours, actions not repeated, wider clip and entropy",
     "standardised": "ours, returns standardised",
     "few": "ours, 400 people",
     "dppg_l2": "paper's L2 region, no critic",
@@ -141,7 +142,7 @@ def frontier(results: Store) -> str:
             for (arm, correlation), words in ARMS.items()
         ]
         out.append(f"{title}\n\n" + markdown([level(epsilon) for epsilon in LEVELS], rows))
-    places = [("cart_pole", dppg_frontier.LEAST), ("cart_pole", 1.0), ("acrobot", 1.0)]
+    places = [*(("cart_pole", least) for least in reversed(dppg_frontier.LEAST)), ("cart_pole", 1.0), ("acrobot", 1.0)]
     rows = []
     for arm, words in CLASSES.items():
         cells = [
