@@ -44,8 +44,8 @@ def test_the_frontier_has_mean_interval_worst_and_greedy(invented: Store) -> Non
     assert row(table, "local critic, correlated noise") == ["", shown, "", "", "", ""]
     assert row(table, "local critic, independent noise", 1) == [*[""] * 5, "-90.0 ± 0.0 (-90), -80.0"]
     assert row(table, "noise alone") == ["–", "", "–", "", "–", "–"]
-    assert row(table, "64-64") == ["", shown, ""]
-    assert row(table, "64-64 without noise, not private") == ["", "", "-90.0 ± 0.0 (-90), -80.0"]
+    assert row(table, "64-64") == ["", "", shown, ""]
+    assert row(table, "64-64 without noise, not private") == ["", "", "", "-90.0 ± 0.0 (-90), -80.0"]
     assert table.count("| epsilon 0.5 | epsilon 1 | epsilon 2 | epsilon 4 | epsilon 8 | no noise, not private |") == 2
 
 
