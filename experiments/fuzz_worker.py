@@ -113,8 +113,9 @@ class Doorman:
     """Notes files that Python opens, while it is told to, outside the folder of the input and of the installation."""
 
     def __init__(self, folder: Path) -> None:
-        places = (folder, Path(__file__).parents[1], sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/usr/share")
-        self._allowed = tuple(f"{os.path.realpath(place)}{os.sep}" for place in places)
+        places = (folder, Path(__file__).parents[1], sys.prefix, sys.base_prefix, "/proc", "/sys", "/usr/share")
+        devices = ("/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
+        self._allowed = (*(f"{os.path.realpath(place)}{os.sep}" for place in places), *devices)
         self.watching, self.seen = False, set[str]()
         sys.addaudithook(self._note)
 

@@ -119,7 +119,7 @@ def test_what_people_prefer_is_learned_without_a_reward(
     run = tmp_path / "run"
     value = hub.load(run / "model").value
     assert value.plan.pairs == 2
-    assert np.abs(np.diff(value.iterates, axis=0)).min(axis=1).all()
+    assert np.diff(value.iterates, axis=0).any(axis=1).all()
     assert main(["certificate", "verify", str(run / "certificate.json")]) == 0
     page = (run / "report.html").read_text()
     assert "Public reward" not in page
