@@ -29,8 +29,8 @@ from tacit.methods.synthesis.baselines import raking_alone
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 
-QUICK_PEOPLE, QUICK_POOL = 60, 500
-"""A step, and synthetic rows to be weighted, where little is computed."""
+QUICK_PEOPLE, QUICK_POOL, QUICK_STEPS = 60, 500, {"steps": 100}
+"""A step, synthetic rows to be weighted, and steps of pre-training, where little is computed."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,11 @@ class Transitions:
     ) -> synthesis.TransitionsPlan:
         """Before calibration."""
         raking = general_raking(here, public_seed) if self.general else here.raking(public_seed)
+        begun = Pretraining(provenance=here.provenance, **(QUICK_STEPS if scale.quick else {}))
         plan = synthesis.TransitionsPlan.for_people(
             population=here.population,
             epsilon=epsilon,
-            pretraining=Pretraining(provenance=here.provenance) if self.public else None,
+            pretraining=begun if self.public else None,
             raking=dataclasses.replace(raking, pool=QUICK_POOL) if scale.quick else raking,
         )
         return dataclasses.replace(plan, steps=6, sampling_rate=QUICK_PEOPLE / here.population) if scale.quick else plan
