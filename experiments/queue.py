@@ -111,7 +111,7 @@ QUEUE: tuple[Job, ...] = (
     Job("dppg_votes", 4.0),
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 9.0),
-    Job("table2_mazes", 18.0),
+    Job("table2_mazes", 11.0),
     Job("federation_scale", 0.5),
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),

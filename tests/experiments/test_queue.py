@@ -76,4 +76,4 @@ def test_agents_of_a_maze_and_data_set_learn_in_one_stack_and_the_last_cells_com
     assert sorted(key for group in groups for key in group) == sorted(keys)
     late = [any(key.startswith("large/") and "/10/" in key for key in group) for group in groups]
     assert late == sorted(late)
-    assert len(groups) == 5 * (3 + 2 + 2 + 2)
+    assert len(groups) == len(table.SEEDS) * (3 + 2 + 2 + 2)
