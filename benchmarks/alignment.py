@@ -1,4 +1,4 @@
-"""What each person's own gradient costs in the alignment of a language model, over one unclipped batch: process CPU time.
+"""What each person's own gradient costs in alignment of a language model, over one unclipped batch: process CPU time.
 
 Run `python -m benchmarks.alignment`. The last line is one JSON object. The model is a random one of SmolLM2's shape
 (30 layers, width 576), which writes 8,192 tokens. `gradients_over_batch` is the time of `PersonGradient` on 32 people
