@@ -34,7 +34,7 @@ from tacit.validation import check, positive, whole
 
 Float64 = NDArray[np.float64]
 Answers = Literal["summed", "randomized"]
-"""Whether noise is added to the sum of all votes, or every vote is turned round by itself, with a public chance."""
+"""Noise is added to the sum of all votes; or every vote is turned round by itself, with a public chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,8 @@ class Votes(Rounds):
     offset: float = 0.0
     """what a vote adds to every reward (public): below 0 it takes a bonus for staying on one's feet away."""
     answers: Answers = "summed"
-    """see `Answers`; of randomised ones the noise multiplier is one over the epsilon of one answer."""
+    """"summed" gets noise on the sum of all votes; of "randomized" ones each is turned round by itself with a public chance,
+    and the noise multiplier is one over the epsilon of one vote."""
     counted: bool = True
     """whether votes count; False leaves noise alone (a control)."""
     seed: int = 0

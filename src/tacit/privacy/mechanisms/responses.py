@@ -113,11 +113,14 @@ class RandomizedResponses(Usual):
 
     def contribution(self, unit: Unit) -> str:
         """See `Part`."""
+        m = calibrated(self.noise_multiplier, self.name)
+        alone = f"({1 / m:.6g}, 0)-private to whoever hears it" if m else "not private"
         return (
             f"{self.name} ({self.kind}): {self.steps:,} round(s) of answers, each of at most {self.users:,} "
             f"{unit.name}(s) that are met; one {unit.name} gives at most {self.answers:,} answer(s) of 1 or -1 in at "
             f"most {self.participations:,} of them, made from {rows_of(self)} of that meeting; each answer is turned "
-            f"round with probability {self.chance:.6g}, and where there is none a fair coin stands in its place"
+            f"round with probability {self.chance:.6g}, so that it alone is {alone}, and where there is none a "
+            "fair coin stands in its place"
         )
 
     def randomized(self, answers: NDArray[np.float64], noise: SecretNoise) -> NDArray[np.int8]:
