@@ -82,7 +82,7 @@ class Votes(Rounds):
     offset: float = 0.0
     """what a vote adds to every reward (public): below 0 it takes a bonus for staying on one's feet away."""
     answers: Answers = "summed"
-    """"summed" gets noise on the sum of all votes; each of "randomized" ones is turned round with a public chance, and the
+    """"summed" gets noise on the sum of votes; each of "randomized" ones is turned round with a public chance, and the
     noise multiplier is one over the epsilon of one vote."""
     counted: bool = True
     """whether votes count; False leaves noise alone (a control)."""
