@@ -37,19 +37,19 @@ def neighbours_of_votes(folder: Path) -> None:
 def randomized_answers(folder: Path) -> None:
     """Every answer is turned round as often as the part says, and where there is none, coins are thrown."""
     part = RandomizedResponses(
-        name="answers", steps=1, users=200, answers=40, noise_multiplier=0.5, rows_per_unit=LENGTH
+        name="answers", steps=1, users=100, answers=80, noise_multiplier=0.5, rows_per_unit=LENGTH
     )
-    ids = [f"p{i}" for i in range(100)]
+    ids = [f"p{i}" for i in range(50)]
     vault = open_user_vault(folder, Scripted([[ids]], {name: [1.0] for name in ids}))
     run = vault.reserve(priced(part))
     vault.enroll(run, lambda *_: np.zeros(1))
     released = vault.randomized(run, "answers", Same(part.answers))[0]
     vault.ledger.close()
     vault._register.close()
-    assert released.shape == (200, 40)
+    assert released.shape == (100, 80)
     assert set(np.unique(released)) == {-1, 1}, "an answer is neither yes nor no"
     for where, chance in (("answered", part.chance), ("silent", 0.5)):
-        turned = float(np.mean((released[:100] if where == "answered" else released[100:]) == -1))
+        turned = float(np.mean((released[:50] if where == "answered" else released[50:]) == -1))
         slack = 6 * (chance * (1 - chance) / 4_000) ** 0.5
         assert abs(turned - chance) < slack, f"{turned:.3f} of those who {where} are -1, not {chance:.3f}"
 
