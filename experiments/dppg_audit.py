@@ -47,7 +47,8 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.user_vault import UserVault, enrolled_rows
+from tacit.privacy.vault.enrolled import enrolled_rows
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
 DELTA, CONFIDENCE = 1e-5, 0.95

@@ -14,6 +14,7 @@ What is judged is the last policy (`last`) and the mean of the last half (`avera
 steps. One rule for all rows: `REPORTED` is what the tables show.
 
     votes       `recipes.VOTED` at a level of epsilon; "inf" is without noise
+    randomized  the same with every vote turned round by itself: local privacy
     noise       the same at epsilon 8 with votes that do not count
     ars         plain random search of the same policy without privacy: differences of returns in place of their signs
     ppo, a2c    without privacy, a million steps: shared critic, normalisation by everybody's records
@@ -97,6 +98,8 @@ def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) 
     """The recipe of a row, its plan not calibrated."""
     found = recipes.VOTED[ROBOTS[robot]]()
     plan = replace(found.plan, seed=seed, **CHANGES.get((robot, level), {}))
+    if arm == "randomized":
+        plan = replace(plan, answers="randomized")
     if arm == "noise":
         plan = replace(plan, counted=False, episode_length=1)
     if level == "inf":
@@ -106,7 +109,7 @@ def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) 
 
 def rows() -> list[str]:
     """Keys of all rows, in the order in which they are wanted: the bars first."""
-    arms = [("votes", "8"), ("noise", "8"), ("votes", "inf"), ("votes", "2"), ("votes", "1")]
+    arms = [("votes", "8"), ("randomized", "8"), ("noise", "8"), ("votes", "2"), ("votes", "inf"), ("votes", "1")]
     arms += [(peer, "inf") for peer in ("ars", *PEERS)]
     return [f"{robot}/{arm}/{level}/{seed}" for arm, level in arms for robot in ROBOTS for seed in SEEDS]
 
@@ -215,7 +218,7 @@ def table(results: Store) -> str:
     lines = ["| robot | arm | epsilon | last (worst) | average (worst) | runs |", "|---" * 6 + "|"]
     for robot, arm, level in dict.fromkeys(tuple(key.split("/")[:3]) for key in rows()):
         cells = []
-        for column in ("last", "average") if arm in ("votes", "noise") else ("last",):
+        for column in ("last", "average") if arm in ("votes", "randomized", "noise") else ("last",):
             found = returns(results, robot, arm, level, column)
             cells.append(f"{np.mean(found):.0f} ({min(found):.0f})" if found else "")
         runs = len(returns(results, robot, arm, level))

@@ -224,6 +224,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     NewField("Box", "columns", None),
     NewField("Discrete", "columns", None),
     NewField("Fourier", "labels", None, beside="coupled"),
+    NewField("Votes", "answers", "summed", beside="directions"),
     # a private model of the behaviour policy
     *(NewField(name, "behaviour_model", None, beside="problem noise_multiplier") for name in _ESTIMATORS),
 )

@@ -239,6 +239,21 @@ def test_votes_are_played_in_short_episodes_and_released_with_their_promise(
     assert run("play", str(tmp_path / "run" / "policy"), "--episodes", "1") == 0
 
 
+def test_votes_are_turned_round_by_themselves_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("train", "CartPole-v1", *TINY, "--method", "votes", "--directions", "2", "--episode-length", "10")
+    assert run(*words, "--answers", "randomized", "--out", str(tmp_path / "run")) == 0
+    assert "of the votes are turned round." in capsys.readouterr().out
+    certificate = Certificate.load(tmp_path / "run" / "certificate.json")
+    assert certificate.verify().private
+    (part,) = certificate.to_json()["parts"]
+    assert (part["kind"], part["answers"]) == ("randomized_responses", 2)
+    assert hub.load(tmp_path / "run" / "policy").value.plan.answers == "randomized"
+    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
+    assert [row["role"] for row in report["outcomes"]] == ["ceiling", "released", "floor"]
+
+
 def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("train", "CartPole-v1", *TINY, "--paper", "--policy", "4", "--out", str(tmp_path / "run"))
     assert run(*words) == 0

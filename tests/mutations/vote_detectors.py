@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from user_cases import LENGTH, Earned, Scripted, open_user_vault, priced
 from vote_cases import DIRECTIONS, GRID, PEOPLE, ROUNDS, Some, plan, steps_of
+
+from tacit.privacy.mechanisms.responses import RandomizedResponses
 
 
 def votes_of_one_person(folder: Path) -> None:
@@ -29,4 +34,34 @@ def neighbours_of_votes(folder: Path) -> None:
     assert moved <= DIRECTIONS**0.5 + 4 * GRID, f"one person moved the sum of votes by {moved:.3f}"
 
 
-VOTE_DETECTORS = (votes_of_one_person, neighbours_of_votes)
+def randomized_answers(folder: Path) -> None:
+    """Every answer is turned round as often as the part says, and where there is none, coins are thrown."""
+    part = RandomizedResponses(
+        name="answers", steps=1, users=100, answers=80, noise_multiplier=0.5, rows_per_unit=LENGTH
+    )
+    ids = [f"p{i}" for i in range(50)]
+    vault = open_user_vault(folder, Scripted([[ids]], {name: [1.0] for name in ids}))
+    run = vault.reserve(priced(part))
+    vault.enroll(run, lambda *_: np.zeros(1))
+    released = vault.randomized(run, "answers", Same(part.answers))[0]
+    vault.ledger.close()
+    vault._register.close()
+    assert released.shape == (100, 80)
+    assert set(np.unique(released)) == {-1, 1}, "an answer is neither yes nor no"
+    for where, chance in (("answered", part.chance), ("silent", 0.5)):
+        turned = float(np.mean((released[:50] if where == "answered" else released[50:]) == -1))
+        slack = 6 * (chance * (1 - chance) / 4_000) ** 0.5
+        assert abs(turned - chance) < slack, f"{turned:.3f} of those who {where} are -1, not {chance:.3f}"
+
+
+@dataclass(frozen=True)
+class Same:
+    """So many answers of a person, all as the sum of rewards says."""
+
+    answers: int
+
+    def __call__(self, rows: Any, state: Any) -> np.ndarray:
+        return np.repeat(Earned()(rows, state), self.answers, axis=1)
+
+
+VOTE_DETECTORS = (votes_of_one_person, neighbours_of_votes, randomized_answers)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.methods.policy_gradient import votes
+from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.vault import user_vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -63,9 +64,42 @@ def places_mixed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(votes, "tried", tried)
 
 
+def _released(patch: pytest.MonkeyPatch, broken: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+    """Answers are (given, as they should be released) -> released."""
+    real = RandomizedResponses.randomized
+
+    def randomized(part: RandomizedResponses, answers: np.ndarray, noise: Any) -> np.ndarray:
+        return broken(np.sign(answers).astype(np.int8), real(part, answers, noise))
+
+    patch.setattr(RandomizedResponses, "randomized", randomized)
+
+
+def answers_not_turned_round(patch: pytest.MonkeyPatch) -> None:
+    """Who answers is believed; only silence gets a coin."""
+    _released(patch, lambda given, honest: np.where(given == 0, honest, given))
+
+
+def half_of_the_chance(patch: pytest.MonkeyPatch) -> None:
+    """Every second answer that was turned round is turned back."""
+
+    def broken(given: np.ndarray, honest: np.ndarray) -> np.ndarray:
+        second = np.arange(given.size).reshape(given.shape) % 2 == 0
+        return np.where((given == 0) | second, honest, given)
+
+    _released(patch, broken)
+
+
+def silence_shows(patch: pytest.MonkeyPatch) -> None:
+    """Who does not answer has a 0."""
+    _released(patch, lambda given, honest: honest * (given != 0))
+
+
 VOTES: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("directions not orthonormal", directions_not_orthonormal, ("votes_of_one_person",)),
     ("directions from data", directions_from_data, ("later_meetings",)),
     ("places of those who answer", places_of_those_who_answer, ("votes_of_one_person", "neighbours_of_votes")),
     ("places mixed", places_mixed, ("votes_of_one_person",)),
+    ("answers not turned round", answers_not_turned_round, ("randomized_answers",)),
+    ("half of the chance", half_of_the_chance, ("randomized_answers",)),
+    ("silence shows", silence_shows, ("randomized_answers",)),
 )

@@ -312,7 +312,7 @@ IMPROVEMENT_OPTIONS: Table = {
 }
 POLICY_GRADIENT_OPTIONS: Table = {
     "gradient": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip_norm", "gamma")},
-    "votes": {"tacit.methods.policy_gradient.votes:Votes": ("radius",)},
+    "votes": {"tacit.methods.policy_gradient.votes:Votes": ("radius", "answers")},
 }
 _WEIGHT = {"tacit.methods.experts.learned:ReturnWeight": ("sharpness",)}
 EXPERTS_OPTIONS: Table = {

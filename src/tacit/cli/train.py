@@ -302,6 +302,8 @@ def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
         yield "compare", epsilon, 0 < epsilon <= MAX_EPSILON, f"numbers {most}", "give --compare 8 0.5, or leave it out"
     yield "delta", command.delta, 0 < command.delta < 1, "a number in (0, 1)", "give --delta 1e-5"
     for name, value in command.settings.items():
+        if name == "answers":
+            continue
         if name in ("clip_norm", "radius"):
             yield name, value, 0 < value < math.inf, "a finite number > 0", "leave it out"
         else:
@@ -388,6 +390,8 @@ def numbers(command: Train, plan: AnyPlan) -> str:
         "are met" if often == 1 else f"contributions, at most {often} of each of {-(-command.users // often):,} people"
     )
     words += f" ({left:,} of the --users do not fill a round)." if left else "."
+    if isinstance(plan, Votes) and plan.answers == "randomized":
+        return words + f" {plan.responses().chance:.1%} of the votes are turned round."
     if plan.correlation == "tree":  # its noise goes up and down from round to round
         return words
     first, last = (plan.noise_at(k, of=plan.rounds) for k in (0, plan.rounds - 1))

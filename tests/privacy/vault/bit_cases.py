@@ -30,6 +30,7 @@ from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.mechanisms.marginals import Choice, Dependence, Marginal, Marginals
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
+from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, Visits, WeightedStates
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
@@ -286,6 +287,20 @@ def votes(folder: Path, there: bool) -> Numbers:
     return torch.stack(shares).double().numpy() * VOTES.teachers
 
 
+ANSWERS = RandomizedResponses(name="answers", steps=STEPS, users=PEOPLE, answers=64, noise_multiplier=SIGMA)
+
+
+def answers(folder: Path, there: bool) -> Numbers:
+    """The target alone answers; all other places hold coins."""
+    vault = of_users(folder, there)
+    run, released = _admitted(vault, ANSWERS), []
+    for _ in range(STEPS):
+        vault.enroll(run, _actor)
+        released.append(vault.randomized(run, "answers", Vector(ANSWERS.answers))[0])
+    vault._register.close()
+    return np.stack(released).astype(np.float64)
+
+
 # -- prefixes, and the best of several runs
 
 
@@ -416,6 +431,7 @@ CASES: tuple[Case, ...] = (
     _query("distances", 4 * math.sqrt(PAIRS) * 2 * SIGMA * SLACK),
     _query("choice", 1.0, whole=CHOICE),
     Case("teacher_votes", votes, lattice_step(SIGMA * math.sqrt(VOTES.queries) * SLACK), leaks=False),
+    Case("randomized_responses", answers, 1.0, whole="1 or -1"),
     Case("above_threshold", prefixes, 1.0, whole="lengths are whole numbers, rows come from a public world"),
     Case(
         "selection",

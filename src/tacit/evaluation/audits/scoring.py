@@ -32,11 +32,12 @@ from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.correlated import coefficients, sensitivity
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Run
+from tacit.privacy.vault.enrolled import enrolled_rows
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.isolation import IsolationChecks
 from tacit.privacy.vault.memory import outline
 from tacit.privacy.vault.records import Reader
-from tacit.privacy.vault.user_vault import Actor, UserVault, enrolled_rows
+from tacit.privacy.vault.user_vault import Actor, UserVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -268,7 +269,7 @@ class Visitors:
     """People who are met: the canaries who are present, in the first meetings; nobody else ever answers.
 
     Args:
-        rows: of what each canary does there with any actor, columns [m, L, ...] of `user_vault.enrolled_rows`.
+        rows: of what each canary does there with any actor, columns [m, L, ...] of `vault.enrolled.enrolled_rows`.
         present: [m], who of them comes.
         spec: public bounds.
         replicates: R.

@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ from tacit.methods.policy_gradient.trust_region import KL
 from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Contribution
-from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.user_vault import Actor, UserVault
 
 Float64 = NDArray[np.float64]
@@ -104,7 +105,7 @@ def fit(
         else:
             asked = _gradients(plan, state, _clips(plan, state, information, k, first), k)
         vault.enroll(run, asked.actor)
-        means = {part: vault.noisy_sum(run, part, what, asked.released) for part, what in contributions.items()}
+        means = _means(plan, vault, run, contributions, asked.released)
         state.update(k, means, asked.factor)
         if path is not None and vault.at_block_end(run, POLICY):
             state.save(path, run, vault)
@@ -144,10 +145,20 @@ def _votes(plan: Votes, state: State, k: int) -> _Asked:
     return _Asked(votes.tried(plan, state.policy, state.theta, released, k), released, factor)
 
 
+def _means(
+    plan: AnyPlan, vault: UserVault, run: Run, contributions: Mapping[str, Contribution], released: Any
+) -> dict[str, Float64]:
+    """For each part of the plan the noisy mean of what people add, [R, d]."""
+    if isinstance(plan, Votes) and plan.answers == "randomized":
+        return {POLICY: votes.mean(plan, vault.randomized(run, POLICY, contributions[POLICY], released), released)}
+    return {part: vault.noisy_sum(run, part, what, released) for part, what in contributions.items()}
+
+
 def _contributions(plan: AnyPlan, policy: Policy, critic: Value | None) -> Mapping[str, Contribution]:
     """For each part of the plan what a person adds to it."""
     if isinstance(plan, Votes):
-        return {POLICY: votes.Ballot(plan.offset, plan.counted, plan.most)}
+        ballot = votes.Ballot(plan.offset, plan.counted, plan.most)
+        return {POLICY: votes.Answer(ballot) if plan.answers == "randomized" else ballot}
     return local_updates.contributions(plan, policy, critic)
 
 

@@ -7,6 +7,9 @@
     4.     x_u = sum_i sign(R+ - R-) delta_{u,i}, whose norm is at most sqrt(p)                  (`Ballot`)
     5.     theta <- theta + step_k sqrt(P) / p (sum_u x_u + n_k) / N                             (`vault.noisy_sum`)
 
+With `answers="randomized"` every sign is turned round with a public chance q before anybody sees it, and
+(1 - 2 q)^-1 sum_u sum_i b_ui delta_{u,i} stands for the noisy sum: privacy that needs nobody who adds up.
+
 The signs are those of antithetic random search (Mania, Guy & Recht, arXiv:1803.07055). A tie, an episode that did not
 end and a person who did not answer are no vote. Proof: `proofs/policy_gradient.md`, lemma "votes".
 """
@@ -16,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +28,13 @@ from tacit.agents.policies import Acting, Float32, Policy
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.rounds import POLICY, Rounds, words
 from tacit.privacy.certificate.words import Label
+from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.validation import check, positive, whole
 
 Float64 = NDArray[np.float64]
+Answers = Literal["summed", "randomized"]
+"""Noise is added to the sum of all votes; or every vote is turned round by itself, with a public chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +81,9 @@ class Votes(Rounds):
     """nu, how far from the released parameters the two episodes of a vote are played."""
     offset: float = 0.0
     """what a vote adds to every reward (public): below 0 it takes a bonus for staying on one's feet away."""
+    answers: Answers = "summed"
+    """"summed" gets noise on the sum of votes; each of "randomized" ones is turned round with a public chance, and the
+    noise multiplier is one over the epsilon of one vote."""
     counted: bool = True
     """whether votes count; False leaves noise alone (a control)."""
     seed: int = 0
@@ -86,6 +95,7 @@ class Votes(Rounds):
             value = getattr(self, name)
             if not isinstance(value, Ramp):
                 whole(**{name: value})
+        check("answers", self.answers, self.answers in get_args(Answers), " or ".join(get_args(Answers)))
         positive(radius=self.radius)
         check("offset", self.offset, math.isfinite(self.offset), "a finite number")
         check("seed", self.seed, type(self.seed) is int and self.seed >= 0, "a whole number >= 0")
@@ -113,8 +123,10 @@ class Votes(Rounds):
         """sqrt(p) for the largest p: no contribution is longer."""
         return math.sqrt(self.most)
 
-    def parts(self) -> tuple[UserSum, ...]:
-        """The only touch of people's rows: T noisy sums."""
+    def parts(self) -> tuple[UserSum] | tuple[RandomizedResponses]:
+        """The only touch of people's rows: T noisy sums, or T rounds of answers."""
+        if self.answers == "randomized":
+            return (self.responses(),)
         policy = UserSum(
             name=POLICY,
             steps=self.rounds,
@@ -127,6 +139,18 @@ class Votes(Rounds):
             decay=self.decay,
         )
         return (policy,)
+
+    def responses(self) -> RandomizedResponses:
+        """The part of randomised answers."""
+        return RandomizedResponses(
+            name=POLICY,
+            steps=self.rounds,
+            users=self.users,
+            answers=self.most,
+            noise_multiplier=self.noise_multiplier,
+            rows_per_unit=self.horizon,
+            participations=self.participations,
+        )
 
     def require_room(self, parameters: int) -> None:
         """Refuse a policy with fewer parameters than there are directions.
@@ -213,11 +237,17 @@ class Ballot:
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Asked) -> Float64:
         """[U, P], of norm at most sqrt(most)."""
-        own = state.directions[rows["replicate"], rows["place"]]
-        p = own.shape[1]
-        returns, ended = self._heard(rows, 2 * p)
+        return self.spread(self.signs(rows, state), state.directions[rows["replicate"], rows["place"]])
+
+    def spread(self, signs: Float64, own: Float64) -> Float64:
+        """[..., P] of signs [..., p] of votes and their directions [..., p, P]."""
+        return np.asarray(math.sqrt(self.most / signs.shape[-1]) * np.einsum("...p,...pd->...d", signs, own))
+
+    def signs(self, rows: Mapping[str, NDArray[Any]], state: Asked) -> Float64:
+        """[U, p]: 1, -1, or 0 for no vote."""
+        returns, ended = self._heard(rows, 2 * state.directions.shape[2])
         votes = np.sign(returns[:, ::2] - returns[:, 1::2]) * (ended[:, ::2] & ended[:, 1::2])
-        return np.asarray(math.sqrt(self.most / p) * self.counted * np.einsum("up,upd->ud", votes, own))
+        return np.asarray(self.counted * votes)
 
     def _heard(self, rows: Mapping[str, NDArray[Any]], count: int) -> tuple[Float64, NDArray[np.bool_]]:
         """Returns [U, count] of each person's first episodes, and which of these ended."""
@@ -231,6 +261,27 @@ class Ballot:
 
         ends = rows["terminations"] | rows["truncations"]
         return total(rows["rewards"] + np.float64(self.offset)), total(ends) > 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One person's votes as answers, sign(R+ - R-) for each direction; 0 for no vote.
+
+    Args:
+        ballot: how they are made.
+    """
+
+    ballot: Ballot
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Asked) -> Float64:
+        """[U, p]."""
+        return self.ballot.signs(rows, state)
+
+
+def mean(plan: Votes, answers: NDArray[np.int8], asked: Asked) -> Float64:
+    """What randomised answers [R, N, p] say of the mean of all ballots, [R, P], without bias."""
+    spread = Ballot(plan.offset, plan.counted, plan.most).spread(answers.astype(np.float64), asked.directions)
+    return np.asarray(spread.sum(axis=1) / (plan.users * plan.responses().signal))
 
 
 def directions(plan: Votes, parameters: int, replicates: int, round_: int) -> Float64:

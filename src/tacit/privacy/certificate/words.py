@@ -25,7 +25,7 @@ from tacit.privacy.certificate.fields import (
     parts_of,
 )
 from tacit.privacy.mechanisms.base import Part, Plan, refused
-from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.mechanisms.kinds import MET
 from tacit.serialization import from_json
 
 LISTS = ("covered", "not_covered", "not_protected", "assumptions")
@@ -276,7 +276,7 @@ def _standing(name: str, parts: Sequence[Fields]) -> list[str]:
 
 
 def _met(parts: Sequence[Part], name: str) -> tuple[str, ...]:
-    return meetings(name) if any(isinstance(part, UserSum) for part in parts) else ()
+    return meetings(name) if any(isinstance(part, MET) for part in parts) else ()
 
 
 def _pattern(line: str) -> re.Pattern[str]:

@@ -20,6 +20,7 @@ from tacit.privacy.mechanisms.base import Part, Plan, Sum, Usual, certified_part
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.marginals import Marginals
 from tacit.privacy.mechanisms.releases import NoisyHistogram
+from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, OwnProof, PoissonSum, UserSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.units import Unit
@@ -167,7 +168,11 @@ def _certified(plan: Plan) -> dict[str, Any]:
 
 
 SUMS: tuple[type[Sum], ...] = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
-ADMITTED: tuple[type[Part], ...] = (*SUMS, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
+MET = (UserSum, RandomizedResponses)
+"""Kinds of part that people are met for, one after another."""
+ADMITTED: tuple[type[Part], ...] = (
+    *(*SUMS, Once, AboveThreshold, Marginals, TeacherVotes, RandomizedResponses, Selection),
+)
 """Every kind of part that has a proof; no other is admitted to a ledger."""
 
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Part]] = {
@@ -182,6 +187,7 @@ KINDS: Mapping[str, Callable[[Mapping[str, Any]], Part]] = {
     CertifiedPrefixes.kind: CertifiedPrefixes.from_certified,
     Marginals.kind: Marginals.from_certified,
     TeacherVotes.kind: TeacherVotes.from_certified,
+    RandomizedResponses.kind: RandomizedResponses.from_certified,
     Selection.kind: Selection.from_certified,
 }
 """How the part is rebuilt that a certificate states, by its kind."""

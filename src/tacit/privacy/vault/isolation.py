@@ -18,6 +18,7 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
+from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.vault.invented import Columns, edge_rows, invented_rows
@@ -57,7 +58,9 @@ class IsolationChecks:
         self._layers: WeakKeyDictionary[nn.Module, bytes] = WeakKeyDictionary()
         self.foreign: set[str] = set()
 
-    def contribution(self, part: Sum | TeacherVotes, contribution: Contribution | Tally, state: Any) -> int:
+    def contribution(
+        self, part: Sum | TeacherVotes | RandomizedResponses, contribution: Contribution | Tally, state: Any
+    ) -> int:
         """Check the callback on invented rows; the width of its vectors."""
         self._watch(contribution, part.name)
         key = (part, contribution, outline(state))
@@ -82,7 +85,7 @@ class IsolationChecks:
                     remedy="declare it in the plan",
                 )
 
-            places = part.users if isinstance(part, UserSum) else None
+            places = part.users if isinstance(part, UserSum | RandomizedResponses) else None
 
             def vectors(rows: Rows, units: np.ndarray) -> np.ndarray:
                 seen = rows if summary is None else summary(rows)

@@ -3,15 +3,14 @@ of times.
 
 A round lets people arrive, enters them in the register of contributions *before* anything of theirs is seen, serves
 them with a public actor and keeps their rows inside. A mechanism then sums clipped contributions of that round, each
-part of the plan at most once, and adds noise that may be correlated with that of earlier sums. The next round forgets
-the rows.
+part of the plan at most once, and adds noise that may be correlated with that of earlier sums; or it turns everybody's
+answers round, each by itself. The next round forgets the rows.
 
 Proof pages: `proofs/policy_gradient.md`, `proofs/correlated_noise.md`, `proofs/ledger.md`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.spec import Box, Discrete, PublicSpec, Space
+from tacit.data.spec import PublicSpec
 from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label, meetings
@@ -27,13 +26,16 @@ from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.store import MUTEX
-from tacit.privacy.mechanisms.base import Contribution, Plan, Sum
+from tacit.privacy.mechanisms.base import Contribution, Part, Plan, Sum
+from tacit.privacy.mechanisms.kinds import MET
+from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
 from tacit.privacy.noise.lattice import rounded
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.vault.base import BaseVault, Run, refused
+from tacit.privacy.vault.enrolled import enrolled_rows
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, require_pure_form
 from tacit.privacy.vault.memory import read_only
 from tacit.tracking import Tracker
@@ -75,110 +77,6 @@ class Users(Protocol):
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, npt.NDArray[Any]]:
         """What happened with these people, in this order: the columns of `enrolled_rows`."""
-
-
-# What the people of one round did, made safe for contributions.
-
-
-COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "mask")
-
-
-def enrolled_rows(
-    served: Mapping[str, npt.NDArray[Any]],
-    spec: PublicSpec,
-    rows_per_unit: int,
-    replicate: npt.NDArray[np.int64],
-    admitted: npt.NDArray[np.bool_],
-    place: npt.NDArray[np.int64] | None = None,
-) -> dict[str, npt.NDArray[Any]]:
-    """The rows of those who contribute, within the public bounds.
-
-    Args:
-        served: columns [U, L', ...] of U people in order of time: observations, actions, rewards, next_observations,
-            terminations, truncations, and `mask` [U, L'], True where there is a row; a person who did not answer has
-            none. A slot may hold several episodes, one after another.
-        spec: the public bounds.
-        rows_per_unit: L, how many rows are read; later ones are cut off, fewer are filled up with empty ones.
-        replicate: [U], whose population each person belongs to.
-        admitted: [U], who may contribute.
-        place: [U], which of the meeting's places each person has: public, whatever others contribute. None for a
-            sample, where a place would tell who else was drawn.
-
-    Returns:
-        Columns [V, L, ...] of the V people who are admitted, answered, and whose rows are all finite and inside the
-        discrete spaces; `mask` is True on a prefix; "starts" [V, L] tells where an episode begins; "replicate" [V], and
-        "place" [V] where it is given.
-        Numbers are float32 and clipped to the bounds, each person's from their own rows alone.
-
-    Raises:
-        MechanismError: a column is missing or has another shape than the spec's.
-    """
-    shapes = {
-        "observations": _shape(spec.observation),
-        "next_observations": _shape(spec.observation),
-        "actions": _shape(spec.action),
-    }
-    people = len(replicate)
-    missing = [name for name in COLUMNS if name not in served]
-    columns = {name: np.asarray(served[name]) for name in COLUMNS if name in served}
-    lengths = {column.shape[1] if column.ndim > 1 else -1 for column in columns.values()}
-    wrong = [n for n, c in columns.items() if c.shape[:1] != (people,) or c.shape[2:] != shapes.get(n, ())]
-    if missing or wrong or len(lengths) != 1:
-        raise MechanismError(
-            f"columns are missing or of another shape: {', '.join(missing or wrong) or 'their numbers of rows differ'}",
-            where="Users.serve",
-            expected="[people, rows, ...] of the public spec: " + ", ".join(COLUMNS),
-            remedy="return one array a column, with the people in the order in which they were asked for",
-        )
-    columns = {name: _to_length(column, rows_per_unit) for name, column in columns.items()}
-    mask = np.logical_and.accumulate(columns["mask"].astype(bool), axis=1)
-    good = admitted & mask[:, 0]
-    spaces: dict[str, Space] = {
-        "observations": spec.observation,
-        "next_observations": spec.observation,
-        "actions": spec.action,
-        "rewards": spec.reward,
-    }
-    for name, space in spaces.items():
-        inside = _inside(columns[name], space)
-        good &= (inside.reshape(*mask.shape, math.prod(inside.shape[2:])).all(axis=2) | ~mask).all(axis=1)
-    enrolled = np.flatnonzero(good)
-    mask = mask[enrolled]
-    rows = {name: _bounded(columns[name][enrolled], space, mask) for name, space in spaces.items()}
-    for name in ("terminations", "truncations"):
-        rows[name] = columns[name][enrolled].astype(bool) & mask
-    ends = rows["terminations"] | rows["truncations"]
-    starts = np.concatenate([np.ones((len(enrolled), 1), bool), ends[:, :-1]], axis=1) & mask
-    public = {"replicate": replicate[enrolled]} | ({} if place is None else {"place": place[enrolled]})
-    return {**rows, "mask": mask, "starts": starts, **public}
-
-
-def _shape(space: Space) -> tuple[int, ...]:
-    return () if isinstance(space, Discrete) else (space.size,)
-
-
-def _to_length(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
-    if column.shape[1] >= length:
-        return column[:, :length]
-    empty = np.zeros((len(column), length - column.shape[1], *column.shape[2:]), column.dtype)
-    return np.concatenate([column, empty], axis=1)
-
-
-def _inside(column: npt.NDArray[Any], space: Space) -> npt.NDArray[np.bool_]:
-    if isinstance(space, Discrete):
-        return np.asarray((column >= 0) & (column < space.n) & (column == np.floor(column)))
-    return np.asarray(np.isfinite(column))
-
-
-def _bounded(column: npt.NDArray[Any], space: Space, mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    shown = mask.reshape(*mask.shape, *(1,) * (column.ndim - 2))
-    if isinstance(space, Discrete):
-        return np.where(shown, column, 0).astype(np.int64)
-    assert isinstance(space, Box)
-    low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
-    if column.ndim == 2:
-        low, high = low[0], high[0]
-    return np.where(shown, np.clip(column, low, high), 0).astype(np.float32)
 
 
 NOTE, ACTOR = "register", "actor"
@@ -237,7 +135,7 @@ class UserVault(BaseVault):
         missing = [name for name in ("spec", "simulated", "replicates", "arrive", "serve") if not hasattr(users, name)]
         if missing:
             raise refused(f"the users have no {', '.join(missing)}", "what privacy.users.Users lists")
-        kinds = (UserSum, PoissonSum)
+        kinds = (*MET, PoissonSum)
         super().__init__(ledger, simulated=users.simulated, kinds=kinds, noise=noise, tracker=tracker)
         if users.replicates != len(self.ledgers):
             raise refused(f"{len(self.ledgers)} ledger(s) for {users.replicates} population(s)", "one ledger each")
@@ -277,7 +175,7 @@ class UserVault(BaseVault):
             MechanismError: the users' answer has not the columns and shapes of `enrolled_rows`; or people are not
                 simulated, and the actor could keep what it sees.
         """
-        parts = [self._part(run, part.name) for part in run.plan.parts()]
+        parts = [self._part(run, part.name, *MET, PoissonSum) for part in run.plan.parts()]
         if not self.simulated:
             require_pure_form(actor, where="enroll")
         self._remember(run, foreign(actor), ACTOR)
@@ -293,7 +191,7 @@ class UserVault(BaseVault):
             replicate = np.repeat(np.arange(self.replicates), [len(arrivals) for arrivals in people])
             place = np.concatenate([np.arange(len(arrivals)) for arrivals in people])
             served = self._users.serve(people, actor)
-            places = place if isinstance(parts[0], UserSum) else None
+            places = place if isinstance(parts[0], MET) else None
             return enrolled_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted, places)
 
         self._batch = _EnrolledBatch(run.plan_id, self._unseen(serve))
@@ -311,31 +209,56 @@ class UserVault(BaseVault):
             PlanExhausted: no step is left. LedgerError: there was no round, or this part of it was released before.
             MechanismError: the callback couples people or has the wrong shape.
         """
-        spec, state = self._part(run, part), read_only(state)
-        d = self._checks.contribution(spec, contribution, state)
-        self._remember(run, self._checks.foreign)
+        spec, state = self._part(run, part, UserSum, PoissonSum), read_only(state)
+        d = self._width(run, spec, contribution, state)
         with self._lock:  # of two threads one gets the batch
             batch = self._unsummed(run, part)
             self.next_step(run, part)  # raises PlanExhausted
             stream = self._stream(run, spec)
-            self._take(run, spec)
-            if not batch.summed and isinstance(spec, UserSum):
-                self._register.commit()
-            batch.summed.add(part)
+            self._claim(run, spec, batch)
 
         def step() -> npt.NDArray[np.float64]:
-            replicate = batch.rows["replicate"]
-            vectors = np.zeros((0, d))
-            if len(replicate):
-                vectors = vectors_of(contribution, batch.rows, state)
-                if vectors.shape != (len(replicate), d):
-                    raise ValueError("not one vector a person")
-            return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
+            vectors = _vectors(contribution, batch.rows, state, d)
+            return clipping.clipped_sums(vectors, spec.clip_norm, batch.rows["replicate"], self.replicates)
 
         assert spec.noise_multiplier is not None
         scale = spec.noise_multiplier * spec.clip_norm
         noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
         return self._out(run, part, rounded(behind(part, step), noise, scale) / spec.expected(self.unit))
+
+    def randomized(
+        self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None
+    ) -> npt.NDArray[np.int8]:
+        """What everybody of the last round answers, each answer turned round by itself: 1 or -1, [R, N, d].
+
+        Guarantee: each replicate is one step of the part's event, and each answer alone is as private as the part says,
+        whoever sees it. The signs of a contribution [U, d] count, d at most the part's `answers`; a zero, a number that
+        is not finite, and a place where nobody came or may answer get a fair coin.
+
+        Raises:
+            PlanExhausted: no step is left. LedgerError: there was no round, or this part of it was released before.
+            MechanismError: the callback couples people, has the wrong shape or gives too many answers.
+        """
+        spec, state = self._part(run, part, RandomizedResponses), read_only(state)
+        d = self._width(run, spec, contribution, state)
+        if d > spec.answers:
+            raise MechanismError(
+                f"{d} answers of one person",
+                where=part,
+                expected=f"at most {spec.answers}, which the plan pays for",
+                remedy="declare more answers in the plan, or give fewer",
+            )
+        with self._lock:  # of two threads one gets the batch
+            batch = self._unsummed(run, part)
+            self.next_step(run, part)  # raises PlanExhausted
+            self._claim(run, spec, batch)
+
+        def step() -> npt.NDArray[np.float64]:
+            answers = np.zeros((self.replicates, spec.users, d))
+            answers[batch.rows["replicate"], batch.rows["place"]] = _vectors(contribution, batch.rows, state, d)
+            return answers
+
+        return self._out(run, part, spec.randomized(behind(part, step), self._noise))
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
@@ -359,14 +282,15 @@ class UserVault(BaseVault):
         """
         super()._require_fit(plan)
         parts = plan.parts()
-        enrolled = [part for part in parts if isinstance(part, UserSum)]
+        enrolled = [part for part in parts if isinstance(part, MET)]
         agreed = len({(part.users, part.participations, part.rows_per_unit) for part in enrolled}) == 1
         if len(parts) > 1 and not (agreed and len(enrolled) == len(parts)):
             raise _plan_error(
                 plan, "the parts disagree on who is enrolled", "equal users, rows_per_unit and participations"
             )
         for part in enrolled:
-            sensitivity(part.correlation, part.steps, part.participations, part.decay)  # refuses decays without proof
+            if isinstance(part, UserSum):  # decays without proof are refused
+                sensitivity(part.correlation, part.steps, part.participations, part.decay)
             if part.users * part.steps > self.unit.size * part.participations:
                 raise _plan_error(
                     plan,
@@ -403,15 +327,28 @@ class UserVault(BaseVault):
             )
         return batch
 
-    def _part(self, run: Run, name: str) -> Sum:
-        part = run.sum_part(name)
+    def _width(self, run: Run, part: Any, contribution: Contribution | Tally, state: Any) -> int:
+        """Of the vectors of a callback, which is tried on invented rows first."""
+        width = self._checks.contribution(part, contribution, state)
+        self._remember(run, self._checks.foreign)
+        return width
+
+    def _claim(self, run: Run, part: Part, batch: _EnrolledBatch) -> None:
+        """Use up a step of a part, for the people of this round."""
+        self._take(run, part)
+        if not batch.summed and isinstance(part, MET):
+            self._register.commit()
+        batch.summed.add(part.name)
+
+    def _part(self, run: Run, name: str, *kinds: type[Any]) -> Any:
+        part = run.part(name, *kinds)
         if self._admitted.get((run.plan_id, name)) != part:
             raise refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
         return part
 
-    def _arrivals(self, run: Run, part: Sum) -> tuple[list[list[str]], npt.NDArray[np.bool_]]:
+    def _arrivals(self, run: Run, part: Part) -> tuple[list[list[str]], npt.NDArray[np.bool_]]:
         """Who comes, by replicate, and who of them may contribute; durable in the register before it returns."""
-        if isinstance(part, UserSum):
+        if isinstance(part, MET):
 
             def arrive() -> list[list[str]]:
                 arrived = self._users.arrive(part.users)
@@ -459,6 +396,19 @@ class UserVault(BaseVault):
         elif key not in self._streams:
             self._streams[key] = CorrelatedNoise("independent", steps, 1, (1.0,), self._noise)
         return self._streams[key]
+
+
+def _vectors(
+    contribution: Contribution | Tally, rows: Mapping[str, npt.NDArray[Any]], state: Any, d: int
+) -> npt.NDArray[np.float64]:
+    """One vector [d] a person, [U, d]."""
+    people = len(rows["replicate"])
+    if not people:
+        return np.zeros((0, d))
+    vectors = vectors_of(contribution, rows, state)
+    if vectors.shape != (people, d):
+        raise ValueError("not one vector a person")
+    return vectors
 
 
 def _users_failed(part: str, kind: str) -> MechanismError:

@@ -1,0 +1,141 @@
+"""Randomised response: every answer of a person is turned round with a public chance before anybody sees it.
+
+    b -> b with probability 1 - q, -b with probability q, q = 1 / (1 + e^(1/m)); no answer -> 1 or -1 with 1/2 each
+
+One answer is (1/m, 0)-differentially private in the local model, whatever it was exchanged for (Warner, 1965;
+arXiv:1407.1338), and p answers of one person compose. What leaves the vault is each answer by itself: nothing is summed
+before it is private. Proof page: `proofs/policy_gradient.md`, lemma "randomised votes".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from dp_accounting import DpEvent, NonPrivateDpEvent, SelfComposedDpEvent
+from numpy.typing import NDArray
+
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated, rows_of
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.units import Unit
+from tacit.validation import check
+
+BITS = 62
+"""Answers are turned round by comparing whole random numbers below 2^62 with a whole bound."""
+_UP = 1 + 2.0**-40  # more than the rounding of the chance
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedResponses(Usual):
+    """T rounds of answers, yes or no, of people who are met one after another, each turned round by itself.
+
+    For a `UserVault`, whose register keeps the bound on how often one person answers.
+
+    Args:
+        name: the part's name inside its plan.
+        steps: T, how many rounds of answers may ever be released.
+        users: N, how many people are met for one round.
+        answers: p, most answers of one person in one round.
+        noise_multiplier: m; an answer is turned round with probability 1 / (1 + e^(1/m)). None until calibrated; 0
+            turns nothing round and has an infinite epsilon.
+        rows_per_unit: L, how many rows of one meeting are read at most, in order of time.
+        participations: k, in how many rounds one person may answer.
+
+    Raises:
+        PlanError: a parameter is outside its range.
+    """
+
+    name: str
+    steps: int
+    users: int
+    answers: int
+    noise_multiplier: float | None = None
+    rows_per_unit: int = 1
+    participations: int = 1
+    rows: ClassVar[RowsOf] = "first"
+    horizon: ClassVar[int] = 1
+    kind: ClassVar[str] = "randomized_responses"
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "users", "answers", "rows_per_unit", "participations"):
+            value = getattr(self, name)
+            check(f"{self.name}.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
+        m = self.noise_multiplier
+        valid = m is None or m == 0 or (math.isfinite(m) and m >= 1 / 500)
+        check(f"{self.name}.noise_multiplier", m, valid, "0, a finite number >= 1/500, or None until calibrated")
+
+    @property
+    def event(self) -> DpEvent:
+        """The part as a `dp_accounting` event: k p answers that are (1/m, 0)-private, however many rounds there are."""
+        m = calibrated(self.noise_multiplier, self.name)
+        if m == 0:
+            return NonPrivateDpEvent()
+        return SelfComposedDpEvent(EpsilonDeltaDpEvent(1 / m, 0.0), self.answers * self.participations)
+
+    @property
+    def sampler(self) -> str:
+        """See `Part`."""
+        return (
+            f"everyone who comes, each in at most {self.participations:,} rounds, as a register of contributions keeps"
+        )
+
+    @property
+    def sharp(self) -> bool:
+        """See `Part`; an answer of no bounded number is replaced, but one of two."""
+        return False
+
+    @property
+    def chance(self) -> float:
+        """q, how probable it is that an answer is turned round."""
+        m = calibrated(self.noise_multiplier, self.name)
+        return 0.0 if m == 0 else 1 / (1 + math.exp(min(1 / m, 700.0)))
+
+    @property
+    def signal(self) -> float:
+        """1 - 2 q: the mean of a released answer over the answer."""
+        return 1 - 2 * self.chance
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        return {"kind": self.kind, "sampler": self.sampler, **dataclasses.asdict(self), "rows": self.rows}
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        return (
+            f"{self.steps:,} round(s) of answers of {self.users:,} {unit.name}(s) met for each, everyone in at most "
+            f"{self.participations:,}, with at most {self.answers:,} answer(s) each, every one turned round with "
+            f"probability {self.chance:.4g} before anybody sees it"
+        )
+
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        m = calibrated(self.noise_multiplier, self.name)
+        alone = f"({1 / m:.6g}, 0)-private to whoever hears it" if m else "not private"
+        return (
+            f"{self.name} ({self.kind}): {self.steps:,} round(s) of answers, each of at most {self.users:,} "
+            f"{unit.name}(s) that are met; one {unit.name} gives at most {self.answers:,} answer(s) of 1 or -1 in at "
+            f"most {self.participations:,} of them, made from {rows_of(self)} of that meeting; each answer is turned "
+            f"round with probability {self.chance:.6g}, so that it alone is {alone}, and where there is none a "
+            "fair coin stands in its place"
+        )
+
+    def randomized(self, answers: NDArray[np.float64], noise: SecretNoise) -> NDArray[np.int8]:
+        """What is released of answers: 1 or -1 for each; the sign of an answer counts, and 0 or NaN is no answer.
+
+        Guarantee: from ideal secret words every number is turned round with a probability of at least `chance`, and of
+        at most `chance` (1 + 2^-39) + 2^-61, independently; what stands for no answer is a fair coin.
+
+        Args:
+            answers: of any shape.
+            noise: secret.
+        """
+        signs = np.sign(np.nan_to_num(answers)).astype(np.int8)
+        q, half = self.chance, 1 << (BITS - 1)
+        bound = 0 if q == 0 else min(half, math.ceil(math.ldexp(q, BITS) * _UP))
+        words = noise.integers(np.full(signs.shape, 1 << BITS, np.int64))
+        turned = np.where(words < bound, -signs, signs)
+        return np.where(signs == 0, np.where(words < half, -1, 1), turned).astype(np.int8)

@@ -1,0 +1,109 @@
+"""Randomised responses: the law of what is released, what it costs, and what certificates say of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tacit import Unit
+from tacit.errors import PlanError
+from tacit.privacy.accounting import bounds
+from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.mechanisms.responses import RandomizedResponses
+from tacit.privacy.noise.secret import SecretNoise
+
+UNIT = Unit("person", "replace_one", population=1_000)
+
+
+def part(**fields: Any) -> RandomizedResponses:
+    few: dict[str, Any] = {"name": "policy", "steps": 3, "users": 4, "answers": 5, "noise_multiplier": 0.625}
+    return RandomizedResponses(**few | fields)
+
+
+@pytest.mark.parametrize("m", [0.2, 0.625, 4.0])
+def test_each_answer_is_turned_round_with_the_stated_chance(m: float) -> None:
+    asked, count = part(noise_multiplier=m), 40_000
+    given_ = np.repeat([[1.0], [-1.0], [0.0], [math.nan]], count, axis=1)
+    released = asked.randomized(given_, SecretNoise.for_tests(3))
+    assert released.dtype == np.int8
+    assert asked.chance == pytest.approx(1 / (1 + math.exp(1 / m)))
+    for row, chance in zip(released, (1 - asked.chance, asked.chance, 0.5, 0.5), strict=True):
+        ups = int((row == 1).sum())
+        assert ups + int((row == -1).sum()) == count
+        assert stats.binomtest(ups, count, chance).pvalue > 1e-6
+
+
+class Given(SecretNoise):
+    """Words that are given."""
+
+    def __init__(self, words: list[int]) -> None:
+        super().__init__()
+        self.given = words
+
+    def integers(self, high: np.ndarray) -> np.ndarray:
+        assert (high == 1 << 62).all()
+        return np.array(self.given).reshape(high.shape)
+
+
+def test_the_bound_is_never_below_the_chance() -> None:
+    q = part().chance
+    below, above = math.floor(math.ldexp(q, 62)), math.ceil(math.ldexp(q, 62) * (1 + 2.0**-39)) + 1
+    released = part().randomized(np.ones(4), Given([0, below, above, (1 << 62) - 1]))
+    assert released.tolist() == [-1, -1, 1, 1]
+    coins = part().randomized(np.zeros(2), Given([(1 << 61) - 1, 1 << 61]))
+    assert coins.tolist() == [-1, 1]
+
+
+@given(st.floats(1 / 500, 1e5))
+def test_no_two_answers_are_further_apart_than_the_price_of_one(m: float) -> None:
+    q = part(noise_multiplier=m).chance
+    ratios = [one / other for one in (1 - q, 0.5, q) for other in (1 - q, 0.5, q)]
+    assert math.log(max(ratios)) <= 1 / m * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("m", "answers"), [(0.625, 5), (2.0, 3), (1.0, 1)])
+def test_the_price_is_that_of_all_answers_of_a_person(m: float, answers: int) -> None:
+    delta, q = 1e-5, part(noise_multiplier=m).chance
+    found = bounds.epsilon(part(noise_multiplier=m, answers=answers).event, delta=delta, relation="replace_one").epsilon
+    kept = np.arange(answers + 1)
+    loss = (2 * kept - answers) / m
+    mass = stats.binom.pmf(kept, answers, 1 - q)
+
+    def left(epsilon: float) -> float:
+        return float((mass * np.maximum(0, 1 - np.exp(epsilon - loss))).sum())
+
+    assert left(found) <= delta
+    assert left(found - 2e-3) > delta
+    assert found <= answers / m + 1e-3
+
+
+def test_several_meetings_cost_several_times() -> None:
+    twice, once = part(participations=2, answers=3), part(answers=6)
+    assert bounds.epsilon(twice.event, delta=1e-5, relation="add_or_remove") == bounds.epsilon(
+        once.event, delta=1e-5, relation="add_or_remove"
+    )
+
+
+def test_certificates_state_and_rebuild_it() -> None:
+    stated = part().certified()
+    assert part_of(stated) == part()
+    assert "turned round with probability 0.167982" in part().contribution(UNIT)
+    assert "fair coin" in part().contribution(UNIT)
+    with pytest.raises(PlanError, match="sampler"):
+        part_of(stated | {"participations": 2})
+    assert not np.isfinite(bounds.epsilon(part(noise_multiplier=0.0).event, delta=1e-5, relation="replace_one").epsilon)
+    assert part(noise_multiplier=0.0).randomized(np.array([1.0, -1.0]), SecretNoise()).tolist() == [1, -1]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"answers": 0}, {"users": 1.5}, {"noise_multiplier": 1e-3}, {"noise_multiplier": math.inf}]
+)
+def test_values_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match=next(iter(wrong))):
+        part(**wrong)
