@@ -87,9 +87,9 @@ class Settings:
 
 TRIES: tuple[Settings, ...] = (
     Settings("lora", 1e-4),
-    Settings("lora", 3e-4),
+    Settings("lora", 5e-4),
 )
-CHOSEN = {"lora": TRIES[0]}
+CHOSEN = {"lora": TRIES[1]}
 
 
 def rows() -> list[str]:
