@@ -4,12 +4,12 @@
     python -m experiments.alignment_trl --table    # what there is
 
 A yardstick: the same model, public reward, people and prompts, 4 completions of 16 tokens a prompt, temperature 1, one
-pass. "full/SEED" trains all weights and "lora/SEED" LoRA on all matrices of the layers, with TRL's penalty `beta`.
-"untrained/0" takes the same way without a step. "tune/KIND/RATE/BETA" is a try on public prompts, judged on others.
+pass. "lora/SEED" trains LoRA on all matrices of the layers. "tune/lora/RATE/BETA" is a try on public prompts, judged on
+others; "untrained/0" goes the same way without a step. What is not said here is TRL's default.
 
-Of all tries of a kind, chosen is the one whose divergence is nearest to that of our one step, .365 nats a token, as the
-ratio of the larger to the smaller. A row is measured whole, and after its weights were drawn back towards those of the
-base model ("shrunk" to .55 nats on public prompts, "nearer" to .365), as far as it went farther than that.
+Chosen is the try whose divergence is nearest to that of our one step, .365 nats a token, as the ratio of the larger to
+the smaller. A row is measured whole, and after its weights were drawn back towards those of the base model ("shrunk" to
+.55 nats on public prompts, "nearer" to .365), where it went farther than that.
 
 Tokens have other numbers here: those of the vocabulary that our model may write come first, and the head has their rows
 alone. So TRL writes the same words. What it made goes back into `Llama`, which writes with the draws of all other rows.
@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,20 +67,18 @@ PARTS = {
 """What `transformers` calls the rows of each part of a layer."""
 END = "<end>"
 
-Kind = Literal["full", "lora"]
-
 
 @dataclass(frozen=True)
 class Settings:
     """Of a run; what is not here is TRL's default.
 
     Args:
-        kind: what is trained.
+        kind: what is trained, "lora".
         learning_rate: at the start; it falls to 0 along a line.
         beta: TRL's weight of the divergence from the base model.
     """
 
-    kind: Kind
+    kind: str
     learning_rate: float
     beta: float = 0.0
 
@@ -113,16 +111,10 @@ def configuration(key: str) -> Json:
     settings = settings_of(key)
     if settings is None:
         return {"model": "reference", "held": world.HELD, **sizes, **judge}
-    own = {"settings": describe(settings), "steps": STEPS, "trl": "1.16.0"} | (
-        {"lora": LORA} if _thin(settings) else {}
-    )
+    own = {"settings": describe(settings), "steps": STEPS, "trl": "1.16.0", "lora": LORA}
     if key.startswith("tune"):
         return {**own, "public": TRIED, "measured": MEASURED, **sizes, **judge}
     return {**own, "people": PEOPLE, "targets": TARGETS, "shrinking": SHRINKING, "held": world.HELD, **sizes, **judge}
-
-
-def _thin(settings: Settings) -> bool:
-    return settings.kind == "lora"
 
 
 def store(path: Path | None = None, *, quick: bool = False) -> Store:
@@ -299,10 +291,10 @@ def learned(settings: Settings, texts: Sequence[str], steps: int, seed: int) -> 
             processing_class=PreTrainedTokenizerFast(
                 tokenizer_object=numerals(len(order)), eos_token=END, pad_token=END, padding_side="left"
             ),
-            peft_config=LoraConfig(**LORA) if _thin(settings) else None,
+            peft_config=LoraConfig(**LORA),
         )
         trainer.train()
-    module = trainer.model.merge_and_unload() if _thin(settings) else trainer.model
+    module = trainer.model.merge_and_unload()
     took = {
         "cpu_s": round(time.process_time() - began, 1),
         "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
@@ -380,8 +372,7 @@ def shares(tuned: Llama, texts: Sequence[str], looks: int = 3) -> dict[str, floa
     return found
 
 
-WORDS = {"full": "TRL's GRPO, all weights, no privacy", "lora": "TRL's GRPO, LoRA, no privacy"}
-assert set(WORDS) == set(get_args(Kind))
+WORDS = {"lora": "TRL's GRPO, LoRA, no privacy"}
 
 
 def table(results: Store) -> str:
