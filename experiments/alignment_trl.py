@@ -4,8 +4,9 @@
     python -m experiments.alignment_trl --table    # what there is
 
 A yardstick: the same model, public reward, people and prompts, 4 completions of 16 tokens a prompt, temperature 1, one
-pass. "lora/SEED" trains LoRA on all matrices of the layers. "tune/lora/RATE/BETA" is a try on public prompts, judged on
-others; "untrained/0" goes the same way without a step. What is not said here is TRL's default.
+pass. "lora/SEED" trains LoRA on all matrices of the layers with 768 people, and "third/SEED" with 256, 16 a step.
+"tune/lora/RATE/BETA" is a try on public prompts, judged on others; "untrained/0" goes the same way without a step. What
+is not said here is TRL's default.
 
 Chosen is the try whose divergence is nearest to that of our one step, .365 nats a token, as the ratio of the larger to
 the smaller. A row is measured whole, and after its weights were drawn back towards those of the base model ("shrunk" to
@@ -44,12 +45,13 @@ from tacit.agents.language.adapters import Steering
 from tacit.agents.language.llama import Layer, Llama
 from tacit.agents.language.sampling import Completions, laid_out, log_softmax
 from tacit.methods.alignment import AlignmentPlan, Steered
-from tacit.methods.alignment.steered import TOGETHER
 
 NAME = "alignment_trl"
-PEOPLE, TRIED, MEASURED, SHRINKING, SEED = 768, 96, 64, 64, 123
+PEOPLE = {"lora": 768, "third": 256}
+TOGETHER, TRIED, MEASURED, SHRINKING, SEED = 16, 96, 64, 64, 123
+"""Prompts of a step; of a try; and prompts that measure."""
 STEPS = 48
-"""Of the optimiser, in a try too: its movement depends on the rate and on their number."""
+"""Of the optimiser in a try, as in a whole run: its movement depends on the rate and on their number."""
 PLAN = AlignmentPlan()
 """Sizes of prompts and completions."""
 TARGETS = {"shrunk": 0.55, "nearer": 0.365}
@@ -87,13 +89,13 @@ TRIES: tuple[Settings, ...] = (
     Settings("lora", 1e-4),
     Settings("lora", 5e-4),
 )
-CHOSEN = {"lora": TRIES[1]}
+CHOSEN = TRIES[1]
 
 
 def rows() -> list[str]:
     """All keys."""
     tries = [f"tune/{one.kind}/{one.learning_rate:g}/{one.beta:g}" for one in TRIES]
-    return [*tries, "untrained/0", *(f"{kind}/0" for kind in CHOSEN)]
+    return [*tries, "untrained/0", *(f"{size}/0" for size in ("third", "lora"))]
 
 
 def settings_of(key: str) -> Settings | None:
@@ -101,7 +103,7 @@ def settings_of(key: str) -> Settings | None:
     kind, *rest = key.split("/")
     if kind == "tune":
         return next(one for one in TRIES if [one.kind, f"{one.learning_rate:g}", f"{one.beta:g}"] == rest)
-    return CHOSEN.get(kind)
+    return CHOSEN if kind in PEOPLE else None
 
 
 def configuration(key: str) -> Json:
@@ -111,10 +113,12 @@ def configuration(key: str) -> Json:
     settings = settings_of(key)
     if settings is None:
         return {"model": "reference", "held": world.HELD, **sizes, **judge}
-    own = {"settings": describe(settings), "steps": STEPS, "trl": "1.16.0", "lora": LORA}
+    own = {"settings": describe(settings), "trl": "1.16.0", "lora": LORA}
     if key.startswith("tune"):
-        return {**own, "public": TRIED, "measured": MEASURED, **sizes, **judge}
-    return {**own, "people": PEOPLE, "targets": TARGETS, "shrinking": SHRINKING, "held": world.HELD, **sizes, **judge}
+        return {**own, "steps": STEPS, "public": TRIED, "measured": MEASURED, **sizes, **judge}
+    people = PEOPLE[key.partition("/")[0]]
+    own |= {"steps": people // TOGETHER, "people": people}
+    return {**own, "targets": TARGETS, "shrinking": SHRINKING, "held": world.HELD, **sizes, **judge}
 
 
 def store(path: Path | None = None, *, quick: bool = False) -> Store:
@@ -136,9 +140,11 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         tuned, took = learned(settings, texts[: steps * (TRIED // STEPS)], steps, SEED)
         seed, values = SEED, {**public(tuned, texts[TRIED:]), "took": took}
     else:
-        seed, steps = int(key.rpartition("/")[2]), 2 if quick else STEPS
-        texts = [text for one in world.people(seed, PEOPLE, tokenizer, PLAN.prompt_tokens).values() for text in one]
-        tuned, took = learned(settings, texts[: steps * (PEOPLE // STEPS)], steps, seed)
+        size, _, number = key.partition("/")
+        count, seed = 2 * TOGETHER if quick else PEOPLE[size], int(number)
+        people = world.people(seed, count, tokenizer, PLAN.prompt_tokens)
+        texts = [text for own in people.values() for text in own]
+        tuned, took = learned(settings, texts, count // TOGETHER, seed)
         values = {"values": measured(tuned), "took": took}
         near = world.texts_of("PUBLIC", SHRINKING, tokenizer, PLAN.prompt_tokens)
         for name, share in shares(tuned, near).items():
@@ -323,7 +329,7 @@ def written(tuned: Llama, prompts: Tensor, draws: Tensor) -> tuple[Completions, 
     done = steered.written(prompts, draws)
     residual, total = [], 0.0
     with torch.no_grad():
-        for some in torch.arange(len(prompts)).split(TOGETHER):
+        for some in torch.arange(len(prompts)).split(128):
             part = Completions(done.prompts[some], done.written[some], done.residual[some])
             read = laid_out(base, one.before, part.prompts, part.written, PLAN.adapter.first)
             ahead = log_softmax(tuned, one.before, part, steering)
@@ -372,7 +378,7 @@ def shares(tuned: Llama, texts: Sequence[str], looks: int = 3) -> dict[str, floa
     return found
 
 
-WORDS = {"lora": "TRL's GRPO, LoRA, no privacy"}
+WORDS = {"lora": "TRL's GRPO, no privacy", "third": "TRL's GRPO, a third of the people, no privacy"}
 
 
 def table(results: Store) -> str:

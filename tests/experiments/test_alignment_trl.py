@@ -32,9 +32,11 @@ def logits(model: Llama, tokens: Tensor) -> Tensor:
 def test_settings_are_tries_and_a_configuration_holds_no_seed() -> None:
     keys = alignment_trl.rows()
     assert len(set(keys)) == len(keys)
-    for kind, settings in alignment_trl.CHOSEN.items():
-        assert settings in TRIES
-        assert alignment_trl.configuration(f"{kind}/0") == alignment_trl.configuration(f"{kind}/1")
+    assert alignment_trl.CHOSEN in TRIES
+    for size, people in alignment_trl.PEOPLE.items():
+        asked = alignment_trl.configuration(f"{size}/0")
+        assert asked == alignment_trl.configuration(f"{size}/1")
+        assert (asked["people"], asked["steps"]) == (people, people // 16)
     tries = [key for key in keys if key.startswith("tune/")]
     assert [alignment_trl.settings_of(key) for key in tries] == list(TRIES)
     assert len({str(alignment_trl.configuration(key)) for key in keys}) == len(keys)
