@@ -221,7 +221,7 @@ def table(results: Store) -> str:
     lines = [f"| | Runs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
     cells = [(results, one, words) for one, words in WORDS.items()]
     cells += [(alignment_trl.store(), one, words) for one, words in alignment_trl.WORDS.items()]
-    kinds = {"values": "", "shrunk": ", shrunk", "nearer": f", shrunk to {alignment_trl.TARGETS['nearer']:.2g} nats"}
+    kinds = {"values": "", "shrunk": ", shrunk", "nearer": f", shrunk to {alignment_trl.TARGETS['nearer']:g} nats"}
     for file, one, words in cells:
         keys = [f"{one}/{seed}" for seed in SEEDS if file.has(f"{one}/{seed}")]
         for kind, more in kinds.items():
