@@ -121,8 +121,8 @@ QUEUE: tuple[Job, ...] = (
     Job("alignment", 8.0),
     Job("alignment_trl", 0.5),
 )
-"""In this order; empty while no rows are wanted. Of half-cheetah's table agents wait until its rows are frozen. The last
-job needs TRL, which is in no file of constraints."""
+"""In this order; empty while no rows are wanted. Of half-cheetah's table agents wait until its rows are frozen. The
+last job needs TRL, which is in no file of constraints."""
 
 
 def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[[], float] = time.process_time) -> None:
