@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments import alignment_trl
 from experiments import alignment_world as world
 from experiments.check import Figure
 from experiments.configuration import Json, describe
@@ -218,13 +219,16 @@ def table(results: Store) -> str:
     names = ["reward", "tfidf", "vader", "style", "kl", "perplexity", "distinct_2"]
     head = ["Reward", "TF-IDF", "VADER", "Style", "KL a token", "Perplexity", "Distinct-2"]
     lines = [f"| | Runs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
-    for one, words in WORDS.items():
-        keys = [f"{one}/{seed}" for seed in SEEDS if results.has(f"{one}/{seed}")]
-        for kind, more in (("values", ""), ("shrunk", ", shrunk")):
-            rows = [found[kind] for found in map(results.values, keys) if kind in found]
+    cells = [(results, one, words) for one, words in WORDS.items()]
+    cells += [(alignment_trl.store(), one, words) for one, words in alignment_trl.WORDS.items()]
+    kinds = {"values": "", "shrunk": ", shrunk", "nearer": f", shrunk to {alignment_trl.TARGETS['nearer']:g} nats"}
+    for file, one, words in cells:
+        keys = [f"{one}/{seed}" for seed in SEEDS if file.has(f"{one}/{seed}")]
+        for kind, more in kinds.items():
+            rows = [found[kind] for found in map(file.values, keys) if kind in found]
             if rows:
-                cells = " | ".join(_cell([row[name] for row in rows]) for name in names)
-                lines.append(f"| {words}{more} | {len(rows)} | {cells} |")
+                means = " | ".join(_cell([row[name] for row in rows]) for name in names)
+                lines.append(f"| {words}{more} | {len(rows)} | {means} |")
     return "\n".join(lines)
 
 

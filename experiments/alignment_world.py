@@ -27,7 +27,7 @@ import torch
 
 from experiments.store import ROOT
 from tacit.agents.language import gguf_files
-from tacit.agents.language.adapters import Steering
+from tacit.agents.language.adapters import Adapter, Steering
 from tacit.agents.language.judges import Encoder, Judge
 from tacit.agents.language.sampling import Completions, log_softmax
 from tacit.agents.language.texts import Tokenizer, Writer, vocabulary
@@ -181,19 +181,31 @@ def _hashed(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-@torch.no_grad()
 def measured(value: Steered) -> dict[str, float]:
     """Figures of a steered model on the held-out prompts, one completion each."""
-    plan, one = value.plan, writer()
     prompts, draws, done = held_out(value)
-    texts = one.texts(prompts, done.written[:, 0])
+    kl = value.kl(prompts, draws) if value.share and len(value.iterates) > 1 else 0.0
+    return judged(done, value.plan.adapter, kl)
+
+
+@torch.no_grad()
+def judged(done: Completions, adapter: Adapter, kl: float) -> dict[str, float]:
+    """Figures of completions of the held-out prompts.
+
+    Args:
+        done: one completion each, with what the base model's layers below the adapter make of them.
+        adapter: of the plan.
+        kl: of the model that wrote them, a token.
+    """
+    one = writer()
+    texts = one.texts(done.prompts, done.written[:, 0])
     values = reward()(texts)
     words, regression, vader = judges()
     surprise = []
-    start = plan.adapter.start(one.model.shape)[None]
+    start = adapter.start(one.model.shape)[None]
     for some in torch.arange(len(texts)).split(64):
         parts = Completions(done.prompts[some], done.written[some], done.residual[some])
-        found = log_softmax(one.model, one.before, parts, Steering(plan.adapter, start))
+        found = log_softmax(one.model, one.before, parts, Steering(adapter, start))
         surprise.append(found.gather(3, parts.written[..., None]).flatten(1))
     return {
         "reward": _round(values.mean()),
@@ -202,7 +214,7 @@ def measured(value: Steered) -> dict[str, float]:
         "tfidf": _round(regression.predict_proba(words.transform(texts))[:, 1].mean()),
         "vader": _round(np.mean([vader.polarity_scores(text)["compound"] for text in texts])),
         "style": _round(style()(texts).mean()),
-        "kl": _round(value.kl(prompts, draws)) if value.share and len(value.iterates) > 1 else 0.0,
+        "kl": _round(kl),
         "perplexity": _round(float(torch.cat(surprise).double().mean().neg().exp())),
         "distinct_2": _round(distinct(done.written[:, 0])),
     }
@@ -210,10 +222,15 @@ def measured(value: Steered) -> dict[str, float]:
 
 def held_out(value: Steered) -> tuple[torch.Tensor, torch.Tensor, Completions]:
     """The held-out prompts, their draws, and what a steered model writes there."""
-    tokens, n = writer().tokenizer, value.plan.prompt_tokens
-    prompts = torch.tensor([tokens.encode(text)[:n] for text in texts_of("HELD", HELD, tokens, n)])
-    draws = torch.from_numpy(np.random.default_rng(DRAWS).random((len(prompts), 1, value.plan.tokens), np.float32))
+    prompts, draws = held_out_prompts(value.plan)
     return prompts, draws, value.written(prompts, draws)
+
+
+def held_out_prompts(plan: AlignmentPlan) -> tuple[torch.Tensor, torch.Tensor]:
+    """The held-out prompts [B, n], and draws [B, 1, T] for one completion each."""
+    tokens, n = writer().tokenizer, plan.prompt_tokens
+    prompts = torch.tensor([tokens.encode(text)[:n] for text in texts_of("HELD", HELD, tokens, n)])
+    return prompts, torch.from_numpy(np.random.default_rng(DRAWS).random((len(prompts), 1, plan.tokens), np.float32))
 
 
 def rewarded(value: Steered) -> float:

@@ -41,6 +41,7 @@ EXPERIMENTS = (
     "dppg_fair",
     "tune_alignment",
     "alignment",
+    "alignment_trl",
     "experts_accounting",
     "experts_prefixes",
     "experts_histograms",
