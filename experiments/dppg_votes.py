@@ -14,7 +14,7 @@ What is judged is the last policy (`last`) and the mean of the last half (`avera
 steps. One rule for all rows: `REPORTED` is what the tables show.
 
     votes       `recipes.VOTED` at a level of epsilon; "inf" is without noise
-    randomized  the same with every vote turned round by itself: local privacy
+    randomized  the same with every vote turned round by itself
     noise       the same at epsilon 8 with votes that do not count
     ars         plain random search of the same policy without privacy: differences of returns in place of their signs
     ppo, a2c    without privacy, a million steps: shared critic, normalisation by everybody's records

@@ -29,11 +29,11 @@ def part(**fields: Any) -> RandomizedResponses:
 @pytest.mark.parametrize("m", [0.2, 0.625, 4.0])
 def test_each_answer_is_turned_round_with_the_stated_chance(m: float) -> None:
     asked, count = part(noise_multiplier=m), 40_000
-    given_ = np.repeat([[1.0], [-1.0], [0.0], [math.nan]], count, axis=1)
+    given_ = np.repeat([[1.0], [-1.0], [0.0], [math.nan], [math.inf], [-math.inf]], count, axis=1)
     released = asked.randomized(given_, SecretNoise.for_tests(3))
     assert released.dtype == np.int8
     assert asked.chance == pytest.approx(1 / (1 + math.exp(1 / m)))
-    for row, chance in zip(released, (1 - asked.chance, asked.chance, 0.5, 0.5), strict=True):
+    for row, chance in zip(released, (1 - asked.chance, asked.chance, *[0.5] * 4), strict=True):
         ups = int((row == 1).sum())
         assert ups + int((row == -1).sum()) == count
         assert stats.binomtest(ups, count, chance).pvalue > 1e-6
@@ -65,6 +65,18 @@ def test_no_two_answers_are_further_apart_than_the_price_of_one(m: float) -> Non
     q = part(noise_multiplier=m).chance
     ratios = [one / other for one in (1 - q, 0.5, q) for other in (1 - q, 0.5, q)]
     assert math.log(max(ratios)) <= 1 / m * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("m", "answers"), [(0.625, 5), (2.0, 3), (1.0, 1)])
+def test_who_is_left_out_costs_at_most_that(m: float, answers: int) -> None:
+    delta, q = 1e-5, part(noise_multiplier=m).chance
+    found = bounds.epsilon(
+        part(noise_multiplier=m, answers=answers).event, delta=delta, relation="add_or_remove"
+    ).epsilon
+    kept = np.arange(answers + 1)
+    answered, coins = stats.binom.pmf(kept, answers, 1 - q), stats.binom.pmf(kept, answers, 0.5)
+    for one, other in ((answered, coins), (coins, answered)):
+        assert np.maximum(0, one - math.exp(found) * other).sum() <= delta
 
 
 @pytest.mark.parametrize(("m", "answers"), [(0.625, 5), (2.0, 3), (1.0, 1)])
@@ -102,7 +114,8 @@ def test_certificates_state_and_rebuild_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"answers": 0}, {"users": 1.5}, {"noise_multiplier": 1e-3}, {"noise_multiplier": math.inf}]
+    "wrong",
+    [{"answers": 0}, {"users": 1.5}, {"noise_multiplier": 1e-3}, {"noise_multiplier": 1e7}, {"noise_multiplier": True}],
 )
 def test_values_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match=next(iter(wrong))):

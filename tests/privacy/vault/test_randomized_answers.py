@@ -84,6 +84,61 @@ def test_one_person_moves_own_answers_alone(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one[1:], released[0][1:])  # the same noise, the same others
 
 
+@dataclass(frozen=True)
+class Leaking:
+    """What a person earned, and a trace of what everybody earned, which trials let pass for rounding."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        own = Earned()(rows, state)
+        return np.asarray(own + 1e-11 * own.sum())
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A sum that is 0 but for rounding, which depends on how many are added up together."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        return np.asarray((rows["rewards"] * rows["mask"]) @ np.array([[0.1], [0.2], [-0.3], [0.0]]))
+
+
+@dataclass(frozen=True)
+class Moving:
+    """Tries to move everybody who earned something to the first place."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        earned = Earned()(rows, state)
+        rows["place"][:] = np.where(earned[:, 0] > 0, 0, rows["place"])
+        return np.ones_like(earned)
+
+
+@pytest.mark.parametrize(
+    ("contribution", "own", "others"),
+    [(Leaking(), [9.0], [0.0]), (Leaking(), [-9.0], [0.0]), (Weighted(), [7.0] * 3, [7.0] * 3)],
+    ids=["leaking up", "leaking down", "weighted"],
+)
+def test_no_trace_of_one_person_is_in_the_signs_of_others(
+    contribution: Any, own: list[float], others: list[float], tmp_path: Path
+) -> None:
+    others_of = []
+    for name in ("there", "silent"):
+        (tmp_path / name).mkdir()
+        ids = [f"p{i}" for i in range(40)]
+        rewards = dict.fromkeys(ids[1:], others) | {"p0": own if name == "there" else []}
+        users = Scripted([[ids]], rewards)
+        vault = open_user_vault(tmp_path / name, users, noise=SecretNoise.for_tests(1))
+        run = vault.reserve(priced(part(users=40, answers=1, noise_multiplier=0.05)))
+        vault.enroll(run, actor)
+        others_of.append(vault.randomized(run, "answers", contribution)[0, 1:])
+    np.testing.assert_array_equal(*others_of)
+
+
+def test_nobody_is_moved_to_another_place(tmp_path: Path) -> None:
+    vault = opened(tmp_path, [["ann", "bob", "cyd"]], ann=[1.0], bob=[1.0], cyd=[1.0])
+    run = vault.reserve(priced(part(answers=1)))
+    vault.enroll(run, actor)
+    assert vault.randomized(run, "answers", Moving())[0, :3].tolist() == [[1], [1], [1]]
+
+
 def test_sums_and_answers_are_not_mixed_with_another_number_of_people(tmp_path: Path) -> None:
     vault = opened(tmp_path, [["ann"]], ann=[1.0])
     with pytest.raises(PlanError, match="disagree on who is enrolled"):
@@ -107,6 +162,11 @@ def test_without_noise_randomised_votes_are_the_votes(tmp_path: Path) -> None:
     ]
     np.testing.assert_allclose(moved[0], moved[1], atol=0.01)
     assert np.abs(np.diff(moved[1], axis=0)).max() > 0.1
+
+
+def test_what_only_sums_have_is_refused() -> None:
+    with pytest.raises(PlanError, match="correlation, decay"):
+        plan(answers="randomized", correlation="tree")
 
 
 def test_a_run_is_certified_at_the_price_of_its_answers(tmp_path: Path) -> None:

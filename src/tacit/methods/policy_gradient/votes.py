@@ -7,8 +7,8 @@
     4.     x_u = sum_i sign(R+ - R-) delta_{u,i}, whose norm is at most sqrt(p)                  (`Ballot`)
     5.     theta <- theta + step_k sqrt(P) / p (sum_u x_u + n_k) / N                             (`vault.noisy_sum`)
 
-With `answers="randomized"` every sign is turned round with a public chance q before anybody sees it, and
-(1 - 2 q)^-1 sum_u sum_i b_ui delta_{u,i} stands for the noisy sum: privacy that needs nobody who adds up.
+With `answers="randomized"` the vault turns every sign round with a public chance q before it leaves, and
+(1 - 2 q)^-1 sum_u sum_i b_ui delta_{u,i} stands for the noisy sum: no sum has to stay secret.
 
 The signs are those of antithetic random search (Mania, Guy & Recht, arXiv:1803.07055). A tie, an episode that did not
 end and a person who did not answer are no vote. Proof: `proofs/policy_gradient.md`, lemma "votes".
@@ -96,6 +96,8 @@ class Votes(Rounds):
             if not isinstance(value, Ramp):
                 whole(**{name: value})
         check("answers", self.answers, self.answers in get_args(Answers), " or ".join(get_args(Answers)))
+        plain = self.answers == "summed" or (self.correlation, self.decay) == ("toeplitz", (1.0,))
+        check("correlation, decay", (self.correlation, self.decay), plain, "the defaults: randomised votes have no sum")
         positive(radius=self.radius)
         check("offset", self.offset, math.isfinite(self.offset), "a finite number")
         check("seed", self.seed, type(self.seed) is int and self.seed >= 0, "a whole number >= 0")

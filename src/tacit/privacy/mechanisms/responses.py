@@ -1,10 +1,10 @@
-"""Randomised response: every answer of a person is turned round with a public chance before anybody sees it.
+"""Randomised response: a vault turns every answer of a person round with a public chance before it leaves.
 
     b -> b with probability 1 - q, -b with probability q, q = 1 / (1 + e^(1/m)); no answer -> 1 or -1 with 1/2 each
 
-One answer is (1/m, 0)-differentially private in the local model, whatever it was exchanged for (Warner, 1965;
-arXiv:1407.1338), and p answers of one person compose. What leaves the vault is each answer by itself: nothing is summed
-before it is private. Proof page: `proofs/policy_gradient.md`, lemma "randomised votes".
+One answer is (1/m, 0)-differentially private, whatever it was exchanged for (Warner, 1965; arXiv:1407.1338), and p
+answers of one person compose. What leaves the vault is each answer by itself: no sum has to stay secret. The vault
+throws the coins and is trusted. Proof page: `proofs/policy_gradient.md`, lemma "randomised votes".
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from tacit.validation import check
 
 BITS = 62
 """Answers are turned round by comparing whole random numbers below 2^62 with a whole bound."""
+MOST = 65_535
+"""Answers of one person in all."""
 _UP = 1 + 2.0**-40  # more than the rounding of the chance
 
 
@@ -65,8 +67,10 @@ class RandomizedResponses(Usual):
             value = getattr(self, name)
             check(f"{self.name}.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
         m = self.noise_multiplier
-        valid = m is None or m == 0 or (math.isfinite(m) and m >= 1 / 500)
-        check(f"{self.name}.noise_multiplier", m, valid, "0, a finite number >= 1/500, or None until calibrated")
+        valid = m is None or (type(m) in (int, float) and (m == 0 or 1 / 500 <= m <= 1e6))
+        check(f"{self.name}.noise_multiplier", m, valid, "0, a number from 1/500 to 1e6, or None until calibrated")
+        price = self.answers * self.participations
+        check(f"{self.name}.answers times participations", price, price <= MOST, f"at most {MOST:,}")
 
     @property
     def event(self) -> DpEvent:
@@ -97,7 +101,8 @@ class RandomizedResponses(Usual):
     @property
     def signal(self) -> float:
         """1 - 2 q: the mean of a released answer over the answer."""
-        return 1 - 2 * self.chance
+        m = calibrated(self.noise_multiplier, self.name)
+        return 1.0 if m == 0 else math.tanh(0.5 / m)
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
@@ -108,23 +113,23 @@ class RandomizedResponses(Usual):
         return (
             f"{self.steps:,} round(s) of answers of {self.users:,} {unit.name}(s) met for each, everyone in at most "
             f"{self.participations:,}, with at most {self.answers:,} answer(s) each, every one turned round with "
-            f"probability {self.chance:.4g} before anybody sees it"
+            f"probability {self.chance:.4g} before it leaves the vault"
         )
 
     def contribution(self, unit: Unit) -> str:
         """See `Part`."""
         m = calibrated(self.noise_multiplier, self.name)
-        alone = f"({1 / m:.6g}, 0)-private to whoever hears it" if m else "not private"
+        price = f"one answer costs epsilon {1 / m:.6g}" if m else "nothing is private"
         return (
             f"{self.name} ({self.kind}): {self.steps:,} round(s) of answers, each of at most {self.users:,} "
             f"{unit.name}(s) that are met; one {unit.name} gives at most {self.answers:,} answer(s) of 1 or -1 in at "
             f"most {self.participations:,} of them, made from {rows_of(self)} of that meeting; each answer is turned "
-            f"round with probability {self.chance:.6g}, so that it alone is {alone}, and where there is none a "
+            f"round with probability {self.chance:.6g}, so that {price}, and where there is none a "
             "fair coin stands in its place"
         )
 
     def randomized(self, answers: NDArray[np.float64], noise: SecretNoise) -> NDArray[np.int8]:
-        """What is released of answers: 1 or -1 for each; the sign of an answer counts, and 0 or NaN is no answer.
+        """What is released of answers: 1 or -1 for each; the sign counts, and 0 or what is not finite is no answer.
 
         Guarantee: from ideal secret words every number is turned round with a probability of at least `chance`, and of
         at most `chance` (1 + 2^-39) + 2^-61, independently; what stands for no answer is a fair coin.
@@ -133,7 +138,7 @@ class RandomizedResponses(Usual):
             answers: of any shape.
             noise: secret.
         """
-        signs = np.sign(np.nan_to_num(answers)).astype(np.int8)
+        signs = np.where(np.isfinite(answers), np.sign(answers), 0.0).astype(np.int8)
         q, half = self.chance, 1 << (BITS - 1)
         bound = 0 if q == 0 else min(half, math.ceil(math.ldexp(q, BITS) * _UP))
         words = noise.integers(np.full(signs.shape, 1 << BITS, np.int64))

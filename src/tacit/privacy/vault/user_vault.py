@@ -217,9 +217,11 @@ class UserVault(BaseVault):
             stream = self._stream(run, spec)
             self._claim(run, spec, batch)
 
+        replicate = batch.rows["replicate"].copy()
+
         def step() -> npt.NDArray[np.float64]:
             vectors = _vectors(contribution, batch.rows, state, d)
-            return clipping.clipped_sums(vectors, spec.clip_norm, batch.rows["replicate"], self.replicates)
+            return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
 
         assert spec.noise_multiplier is not None
         scale = spec.noise_multiplier * spec.clip_norm
@@ -231,9 +233,9 @@ class UserVault(BaseVault):
     ) -> npt.NDArray[np.int8]:
         """What everybody of the last round answers, each answer turned round by itself: 1 or -1, [R, N, d].
 
-        Guarantee: each replicate is one step of the part's event, and each answer alone is as private as the part says,
-        whoever sees it. The signs of a contribution [U, d] count, d at most the part's `answers`; a zero, a number that
-        is not finite, and a place where nobody came or may answer get a fair coin.
+        Guarantee: each replicate is one step of the part's event, and each answer alone costs what the part says. The
+        callback is asked for one person at a time. The signs of a contribution [U, d] count, d at most the part's
+        `answers`; a zero, a number that is not finite, and a place where nobody came or may answer get a fair coin.
 
         Raises:
             PlanExhausted: no step is left. LedgerError: there was no round, or this part of it was released before.
@@ -253,9 +255,13 @@ class UserVault(BaseVault):
             self.next_step(run, part)  # raises PlanExhausted
             self._claim(run, spec, batch)
 
+        replicate, place = (batch.rows[name].copy() for name in ("replicate", "place"))
+
         def step() -> npt.NDArray[np.float64]:
             answers = np.zeros((self.replicates, spec.users, d))
-            answers[batch.rows["replicate"], batch.rows["place"]] = _vectors(contribution, batch.rows, state, d)
+            for i in range(len(place)):  # each alone: a sign shows the least trace of somebody else
+                own = {name: column[i : i + 1].copy() for name, column in batch.rows.items()}
+                answers[replicate[i], place[i]] = _vectors(contribution, own, state, d)[0]
             return answers
 
         return self._out(run, part, spec.randomized(behind(part, step), self._noise))
