@@ -66,6 +66,8 @@ CHANGES: dict[tuple[str, str], dict[str, int]] = {
     ("Hopper", "1"): {"users": 110},
 }
 """What a level has instead of the recipe's own settings."""
+RANDOMIZED: dict[str, dict[str, int]] = {"2": {"directions": 1}}
+"""What a level of randomised votes has instead of these: votes of one person share the epsilon."""
 LEVELS = ("8", "inf", "2", "1")
 QUICK: dict[str, Any] = {"rounds": 2, "episode_length": 5}
 
@@ -99,7 +101,7 @@ def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) 
     found = recipes.VOTED[ROBOTS[robot]]()
     plan = replace(found.plan, seed=seed, **CHANGES.get((robot, level), {}))
     if arm == "randomized":
-        plan = replace(plan, answers="randomized")
+        plan = replace(plan, answers="randomized", **RANDOMIZED.get(level, {}))
     if arm == "noise":
         plan = replace(plan, counted=False, episode_length=1)
     if level == "inf":
@@ -109,7 +111,8 @@ def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) 
 
 def rows() -> list[str]:
     """Keys of all rows, in the order in which they are wanted: the bars first."""
-    arms = [("votes", "8"), ("randomized", "8"), ("noise", "8"), ("votes", "2"), ("votes", "inf"), ("votes", "1")]
+    arms = [("votes", "8"), ("randomized", "8"), ("noise", "8"), ("votes", "2"), ("randomized", "2"), ("votes", "inf")]
+    arms += [("votes", "1")]
     arms += [(peer, "inf") for peer in ("ars", *PEERS)]
     return [f"{robot}/{arm}/{level}/{seed}" for arm, level in arms for robot in ROBOTS for seed in SEEDS]
 
