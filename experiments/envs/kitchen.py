@@ -25,7 +25,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Policies
 from tacit.errors import DataError
 
-__all__ = ["COMPLETE", "MIXED", "PARTIAL", "evaluate", "spec"]
+__all__ = ["COMPLETE", "HORIZON", "MIXED", "PARTIAL", "Task", "evaluate", "new_room", "spec"]
 
 Task = Literal["bottom burner", "top burner", "light switch", "slide cabinet", "hinge cabinet", "microwave", "kettle"]
 COMPLETE: tuple[Task, ...] = ("microwave", "kettle", "light switch", "slide cabinet")
@@ -93,7 +93,7 @@ def evaluate(
             expected="tasks such as kitchen.PARTIAL or kitchen.MIXED, and one episode at least",
             remedy="choose among these",
         )
-    rooms = [_room(tasks) for _ in range(policies.members)]
+    rooms = [new_room(tasks) for _ in range(policies.members)]
     done = np.zeros((policies.members, episodes))
     try:
         for episode in range(episodes):
@@ -114,7 +114,7 @@ def evaluate(
     return np.asarray(100.0 * done.mean(axis=1) / len(set(tasks)))
 
 
-def _room(tasks: Sequence[Task]) -> gymnasium.Env[Any, Any]:
+def new_room(tasks: Sequence[Task]) -> gymnasium.Env[Any, Any]:
     if importlib.util.find_spec("gymnasium_robotics") is None:
         raise DataError(
             "gymnasium-robotics is not installed",
