@@ -62,6 +62,7 @@ LOCOMOTION: Mapping[str, Any] = {
 KITCHEN: Mapping[str, Any] = {
     "td3_bc_kitchen": Td3BcConfig(alpha=0.5, steps=20_000, batch=128, width=128, target_rate=0.005),
     "imitation_kitchen": Td3BcConfig(alpha=0.01, steps=20_000, batch=128, width=128, target_rate=0.005),
+    "imitation_short_kitchen": Td3BcConfig(alpha=0.01, batch=128, width=128, target_rate=0.005),
     "imitation_long_kitchen": Td3BcConfig(
         alpha=0.01, steps=20_000, batch=128, width=128, target_rate=0.005, policy_every=1
     ),

@@ -196,24 +196,31 @@ def run_trivial(key: str, results: Store) -> None:
     print(f"{key}: {values}", flush=True)
 
 
-def column(results: Store, way: str, epsilon: float) -> np.ndarray:
+def column(results: Store, way: str, epsilon: float, seeds: Sequence[int] = SEEDS) -> np.ndarray:
     """Returns over seeds.
 
     Raises:
         LookupError: a cell is missing or has another configuration.
     """
     if way in TRIVIAL:
-        return np.array([results.values(f"{way}/{seed}")["return"] for seed in SEEDS])
-    return returns.column(results, returns.cells(Glance.name, (AGENT,), (way,), (epsilon,), SEEDS))
+        return np.array([results.values(f"{way}/{seed}")["return"] for seed in seeds])
+    return returns.column(results, returns.cells(Glance.name, (AGENT,), (way,), (epsilon,), seeds))
+
+
+def whole(results: Store) -> list[int]:
+    """Seeds of which every row is there."""
+    return [seed for seed in SEEDS if all(results.has(key) for key in rows() if key.endswith(f"/{seed}"))]
 
 
 def table(results: Store, words: Mapping[str, str]) -> str:
-    """A line a way, a column an epsilon."""
-    lines = []
+    """A line a way, a column an epsilon; of the seeds of which every row is there."""
+    seeds, lines = whole(results), []
     for way in (*WAYS, *TRIVIAL):
         private = way not in TRIVIAL and way != "real"
-        lines.append([words[way], *(shown(column, results, way, epsilon if private else 0.0) for epsilon in EPSILONS)])
-    return markdown([f"epsilon {epsilon:g}" for epsilon in EPSILONS], lines)
+        found = [shown(column, results, way, epsilon if private else 0.0, seeds) for epsilon in EPSILONS]
+        lines.append([words[way], *found])
+    heads = [f"epsilon {epsilon:g}" for epsilon in EPSILONS]
+    return f"Seeds with every row: {len(seeds)} of {len(SEEDS)}\n\n{markdown(heads, lines)}"
 
 
 def figures() -> list[Figure]:

@@ -101,22 +101,30 @@ def test_the_ceiling_is_a_promised_figure_and_the_table_says_what_is_missing(
     monkeypatch.setattr(table1_kitchen, "store", lambda: results)
     (figure,) = table1_kitchen.figures()
     assert (figure.value, figure.bound, figure.holds) == (60.0, table1_kitchen.WANTED, True)
-    lines = table1_kitchen.table(results, {**WORDS, **UNTAUGHT}).splitlines()
-    assert len(lines) == 2 + 9
-    assert lines[2].count("60.0 [60.0, 60.0]") == 2
-    del results.rows[f"kitchen_glance/{table1_kitchen.AGENT}/mst/1/11"]
-    assert "| MST | 20.0 [20.0, 20.0] |  |" in table1_kitchen.table(results, {**WORDS, **UNTAUGHT})
+    words = {**WORDS, **UNTAUGHT}
+    lines = table1_kitchen.table(results, words).splitlines()
+    assert lines[0] == "Seeds with every row: 3 of 3"
+    assert len(lines) == 2 + 2 + 9
+    assert lines[4].count("60.0 [60.0, 60.0]") == 2
+    for seed in (10, 12):
+        results.rows[f"kitchen_glance/{table1_kitchen.AGENT}/mst/1/{seed}"]["values"]["return"] = 40.0
+    del results.rows[f"kitchen_glance/{table1_kitchen.AGENT}/real/0/12"]
+    found = table1_kitchen.table(results, words)
+    assert found.startswith("Seeds with every row: 2 of 3")
+    assert "| MST | 20.0 [20.0, 20.0] | 30.0 [20.0, 40.0] |" in found
+    with pytest.raises(LookupError):
+        table1_kitchen.figures()
 
 
 def test_the_agent_is_chosen_by_public_tasks_on_public_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = Store(tmp_path / "any.json", lambda key: {}, "none")
     for k, agent in enumerate(KITCHEN):
         for seed in tune_kitchen.SEEDS:
-            results.put(f"{agent}/{seed}", dataset="none", seed=seed, values={"return": 40.0 + 20.0 * k})
+            results.put(f"{agent}/{seed}", dataset="none", seed=seed, values={"return": 40.0 + k})
     monkeypatch.setattr(tune_kitchen, "store", lambda: results)
     assert tune_kitchen.chosen(results) == list(KITCHEN)[-1]
     (figure,) = tune_kitchen.figures()
-    assert (figure.value, figure.holds) == (80.0, True)
+    assert (figure.value, figure.holds) == (39.0 + len(KITCHEN), False)
     asked: Any = tune_kitchen.configuration(tune_kitchen.rows()[0])
     assert asked["judge"]["tasks"] == list(kitchen_demonstrations.OTHER.order)
     assert not set(tune_kitchen.SEEDS) & set(table1_kitchen.SEEDS)
