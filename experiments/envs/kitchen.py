@@ -1,4 +1,6 @@
-"""FrankaKitchen, for the evaluation of policies that were trained elsewhere: on the user's own demonstrations.
+"""FrankaKitchen: public bounds, and the evaluation of policies that learned from demonstrations.
+
+Demonstrations are a user's own, or those of a scripted controller (`experiments.envs.kitchen_demonstrations`).
 
 The environment is gymnasium-robotics' FrankaKitchen-v1 (Gupta et al. 2019, arXiv:1910.11956; the tasks of D4RL, Fu et
 al. 2020, arXiv:2004.07219). A policy sees the 59 numbers of its entry `observation` (9 positions and 9 speeds of the
@@ -115,6 +117,11 @@ def evaluate(
 
 
 def new_room(tasks: Sequence[Task]) -> gymnasium.Env[Any, Any]:
+    """A kitchen in which these tasks are paid, and that ends when all are done.
+
+    Raises:
+        DataError: gymnasium-robotics is not installed.
+    """
     if importlib.util.find_spec("gymnasium_robotics") is None:
         raise DataError(
             "gymnasium-robotics is not installed",
