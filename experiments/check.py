@@ -60,6 +60,8 @@ EXPERIMENTS = (
     "tune_agents",
     "tune_half_cheetah",
     "table1_half_cheetah",
+    "tune_kitchen",
+    "table1_kitchen",
     "table1_mazes",
     "table2_mazes",
     "table3_fidelity",

@@ -117,6 +117,8 @@ QUEUE: tuple[Job, ...] = (
     Job("experts_ppo", 3.0),
     Job("tune_half_cheetah", 1.5),
     Job("table1_half_cheetah", 5.0, ("still/", "random/")),
+    Job("tune_kitchen", 0.2),
+    Job("table1_kitchen", 1.5),
     Job("tune_alignment", 1.2),
     Job("alignment", 8.0),
     Job("alignment_trl", 0.5),

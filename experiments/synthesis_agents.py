@@ -59,6 +59,17 @@ LOCOMOTION: Mapping[str, Any] = {
     "edac": EdacConfig(),
 }
 
+KITCHEN: Mapping[str, Any] = {
+    "td3_bc_kitchen": Td3BcConfig(alpha=0.5, steps=20_000, batch=128, width=128, target_rate=0.005),
+    "imitation_kitchen": Td3BcConfig(alpha=0.01, steps=20_000, batch=128, width=128, target_rate=0.005),
+    "imitation_short_kitchen": Td3BcConfig(alpha=0.01, batch=128, width=128, target_rate=0.005),
+    "imitation_long_kitchen": Td3BcConfig(
+        alpha=0.01, steps=20_000, batch=128, width=128, target_rate=0.005, policy_every=1
+    ),
+    "iql_kitchen": IqlConfig(steps=20_000, batch=128, width=128, layer_norm=False, fall=0.3),
+}
+"""For demonstrations, tried on public ones by `experiments.tune_kitchen`; the value's weight of 0.01 is imitation."""
+
 
 @dataclass(frozen=True)
 class Push:

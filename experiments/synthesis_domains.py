@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from experiments.configuration import Json, describe
-from experiments.envs import half_cheetah, kitchen
+from experiments.envs import half_cheetah, kitchen, kitchen_controller, kitchen_demonstrations
 from experiments.synthesis_cache import Columns, defaults, kept, rows_of
 from experiments.synthesis_mazes import Maze
 from tacit.data import overlap
@@ -151,14 +151,19 @@ class HalfCheetah:
 
 @dataclass(frozen=True)
 class Kitchen:
-    """FrankaKitchen, for the evaluation of agents on a user's own demonstrations: there are no simulated rows."""
+    """FrankaKitchen: demonstrations by a scripted controller, one set for all seeds (not D4RL's)."""
 
-    population: int = 100_000
+    population: int = 20_000
+    public_rows: int = 20_000
     name = "kitchen"
-    provenance = "none"
+    provenance = "simulated: other people in the same kitchen, who do other tasks in another order"
     settings = MappingProxyType({"sampling_rate": 0.04})
     judge = MappingProxyType({"tasks": kitchen.PARTIAL, "episodes": 10})
-    delta = 1e-6
+
+    @property
+    def delta(self) -> float:
+        """A tenth of one over the population."""
+        return 0.1 / self.population
 
     @property
     def spec(self) -> PublicSpec:
@@ -167,18 +172,36 @@ class Kitchen:
 
     @property
     def rows(self) -> Json:
-        """There are none."""
-        return {**describe(self), "spec": describe(self.spec)}
+        """What its rows are made with."""
+        return {
+            **describe(self),
+            "spec": describe(self.spec),
+            "provenance": self.provenance,
+            "own": describe(kitchen_demonstrations.OWN),
+            "other": describe(kitchen_demonstrations.OTHER),
+            "controller": describe(kitchen_controller.PATHS),
+        }
 
     def words(self, seed: int) -> str:
-        """There are no rows."""
-        return "FrankaKitchen"
+        """What the private rows are."""
+        return f"kitchen demonstrations by a scripted controller (not D4RL's), {self.population} transitions"
 
     def private(self, seed: int) -> Columns:
-        """There are none."""
-        raise SystemExit("kitchen has no simulated rows: pass your own file, --data kitchen=FILE")
+        """The private rows, collected once."""
+        return self._kept("private", self.population, kitchen_demonstrations.OWN, 0)
 
-    public = private
+    def public(self, seed: int) -> Columns:
+        """Public rows to pre-train on, collected once."""
+        return self._kept("public", self.public_rows, kitchen_demonstrations.OTHER, 1_000)
+
+    def _kept(self, kind: str, rows: int, menu: kitchen_demonstrations.Menu, seed: int) -> Columns:
+        settings = {
+            "menu": describe(menu),
+            "controller": describe(kitchen_controller.PATHS),
+            "style": describe(kitchen_controller.Style()),
+        }
+        make = functools.partial(kitchen_demonstrations.collect, rows, menu=menu, seed=seed)
+        return kept(f"kitchen/{kind}/{rows}", settings, lambda: (rows_of(make()), {}))[0]
 
     def returns(self, policies: Policies, seed: int) -> Values:
         """Tasks done of four, in per cent."""

@@ -21,6 +21,7 @@ from experiments import (
     figure4_ablation,
     figure6_curves,
     figure9_learning,
+    table1_kitchen,
     table1_transitions,
     table1_trivial,
     table3_fidelity,
@@ -31,6 +32,7 @@ from experiments import (
     table12_size,
     table14_accounting,
     trajectory_pages,
+    tune_kitchen,
 )
 from experiments import synthesis_variants as variants
 from experiments import synthesis_ways as ways
@@ -43,11 +45,13 @@ from tacit.evaluation.statistics import bootstrap
 WORDS = {
     "real": "real rows, no privacy",
     "raked": "**tacit**",
+    "raked_of": "**tacit**, with the histograms of any task",
     "tacit": "tacit without raking",
     "raking_alone": "raking without a model",
     "mst": "MST",
     "pgm_paper": "PGM as the paper ran it",
     "aim": "AIM",
+    "aim_wide": "AIM, two rounds a column",
     "privsyn": "PrivSyn",
     "pate_gan": "PATE-GAN",
     "pre_pate_gan": "PrePATE-GAN",
@@ -59,6 +63,7 @@ WORDS = {
     "fine_cur": "curious fine-tuning",
     "non_priv": "no noise, not private",
 }
+UNTAUGHT = {"still": "standing still, nothing learned", "random": "random joint speeds, nothing learned"}
 TRIVIAL = {"push": "best constant push, nothing learned", "straight": "straight at the goal, nothing learned"}
 MEASURES = ("marginal", "correlation", "told_apart", "in_wall", "next_position", "next_velocity", "reward_error")
 WITHOUT_WALLS = ("marginal", "correlation", "told_apart", "next_state", "reward_error")
@@ -82,6 +87,13 @@ def table1() -> str:
         head = [f"{domain.replace('_', '-')}, {SHORT[agent]}" for domain, agent in heads]
         blocks.append(f"epsilon {epsilon:g}\n\n{markdown(head, rows)}")
     return "\n\n".join(blocks)
+
+
+def kitchen() -> str:
+    """Returns in the kitchen, and what agents return there that learned from public rows."""
+    public = tune_kitchen.table(tune_kitchen.store())
+    returns = table1_kitchen.table(table1_kitchen.store(), {**WORDS, **UNTAUGHT})
+    return f"{returns}\n\nPublic tasks, agents of public demonstrations\n\n{public}"
 
 
 def table3() -> str:
@@ -269,6 +281,7 @@ def _range(values: Sequence[np.ndarray]) -> tuple[float, float]:
 
 PAGES: dict[str, Callable[[], str]] = {
     "table1_transitions": table1,
+    "table1_kitchen": kitchen,
     "table3_fidelity": table3,
     "table4_pretraining": table4,
     "figure4_ablation": figure4,

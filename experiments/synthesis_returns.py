@@ -22,7 +22,7 @@ from experiments import synthesis_fits as fits
 from experiments import synthesis_ways as ways
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
-from experiments.synthesis_agents import LOCOMOTION, MAZE
+from experiments.synthesis_agents import KITCHEN, LOCOMOTION, MAZE
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import DOMAINS, Domain
 from tacit.agents.offline import Policy, Watch, train_tables
@@ -124,7 +124,7 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Map
 
 def config(domain: str, agent: str, scale: fits.Scale) -> Any:
     """The settings of an agent."""
-    chosen = (MAZE if domain.removeprefix("own_") in LAYOUTS else LOCOMOTION)[agent]
+    chosen = {**(MAZE if domain.removeprefix("own_") in LAYOUTS else LOCOMOTION), **KITCHEN}[agent]
     return dataclasses.replace(chosen, steps=100) if scale.quick else chosen
 
 

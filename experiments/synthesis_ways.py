@@ -4,7 +4,8 @@ raked              tacit's method: the default plan of `tacit.synthesis`, and ra
 raked_of           the same with the histograms of any task (`Raking.of`), not those for points in a plane
 raking_alone       the histograms without a model
 tacit              the default plan without raking, as all ablations are
-mst, aim, privsyn  marginals at their best public bins; `aim_3` knows three columns at once
+mst, aim, privsyn  marginals at their best public bins; `aim_3` knows three columns at once,
+                   `aim_wide` is for rows of many columns: 16 bins, and two rounds a column at most
 pgm_paper          PGM as the paper ran it (four bins, their centres)
 pate_gan           a GAN behind noisy votes; `pre_pate_gan` with public pre-training that is kept
 non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_50` has a rate of 0.5
@@ -159,6 +160,7 @@ WAYS: dict[str, Way] = {
     "pgm_paper": Marginals("pgm", "PgmPlan", paper=True),
     "aim": Marginals("aim", "AimPlan", bins=40, settings=(("cells", 2**20),)),
     "aim_3": Marginals("aim", "AimPlan", bins=40, settings=(("cells", 2**20), ("degree", 3))),
+    "aim_wide": Marginals("aim", "AimPlan", bins=16, settings=(("rounds", 2),)),
     "privsyn": Marginals("privsyn", "PrivSynPlan"),
     "pate_gan": Gan(),
     "pre_pate_gan": Gan(public=True),

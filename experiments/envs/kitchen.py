@@ -1,4 +1,6 @@
-"""FrankaKitchen, for the evaluation of policies that were trained elsewhere: on the user's own demonstrations.
+"""FrankaKitchen: public bounds, and the evaluation of policies that learned from demonstrations.
+
+Demonstrations are a user's own, or those of a scripted controller (`experiments.envs.kitchen_demonstrations`).
 
 The environment is gymnasium-robotics' FrankaKitchen-v1 (Gupta et al. 2019, arXiv:1910.11956; the tasks of D4RL, Fu et
 al. 2020, arXiv:2004.07219). A policy sees the 59 numbers of its entry `observation` (9 positions and 9 speeds of the
@@ -25,7 +27,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Policies
 from tacit.errors import DataError
 
-__all__ = ["COMPLETE", "MIXED", "PARTIAL", "evaluate", "spec"]
+__all__ = ["COMPLETE", "HORIZON", "MIXED", "PARTIAL", "Task", "evaluate", "new_room", "spec"]
 
 Task = Literal["bottom burner", "top burner", "light switch", "slide cabinet", "hinge cabinet", "microwave", "kettle"]
 COMPLETE: tuple[Task, ...] = ("microwave", "kettle", "light switch", "slide cabinet")
@@ -93,7 +95,7 @@ def evaluate(
             expected="tasks such as kitchen.PARTIAL or kitchen.MIXED, and one episode at least",
             remedy="choose among these",
         )
-    rooms = [_room(tasks) for _ in range(policies.members)]
+    rooms = [new_room(tasks) for _ in range(policies.members)]
     done = np.zeros((policies.members, episodes))
     try:
         for episode in range(episodes):
@@ -114,7 +116,12 @@ def evaluate(
     return np.asarray(100.0 * done.mean(axis=1) / len(set(tasks)))
 
 
-def _room(tasks: Sequence[Task]) -> gymnasium.Env[Any, Any]:
+def new_room(tasks: Sequence[Task]) -> gymnasium.Env[Any, Any]:
+    """A kitchen in which these tasks are paid, and that ends when all are done.
+
+    Raises:
+        DataError: gymnasium-robotics is not installed.
+    """
     if importlib.util.find_spec("gymnasium_robotics") is None:
         raise DataError(
             "gymnasium-robotics is not installed",

@@ -57,7 +57,7 @@ class Room:
 
 def test_tasks_are_counted_for_each_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     rooms: list[Room] = []
-    monkeypatch.setattr(kitchen, "_room", lambda tasks: rooms.append(Room(tasks)) or rooms[-1])
+    monkeypatch.setattr(kitchen, "new_room", lambda tasks: rooms.append(Room(tasks)) or rooms[-1])
     policies = Constant((-1.0, 7.0, float("nan")))
     assert evaluate(policies, episodes=4, seed=10).tolist() == [0.0, 50.0, 0.0]
     assert len(rooms) == 3
@@ -72,7 +72,7 @@ def test_tasks_are_counted_for_each_policy(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_task_of_the_environments_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a kitchen whose microwave is open already, one of four tasks is done at once."""
     pytest.importorskip("gymnasium_robotics")
-    own, policies = kitchen._room, Constant((0.0,))
+    own, policies = kitchen.new_room, Constant((0.0,))
 
     def opened(tasks: Any) -> Any:
         room: Any = own(tasks)
@@ -82,14 +82,14 @@ def test_a_task_of_the_environments_own(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(kitchen, "HORIZON", 4)
     assert evaluate(policies, episodes=1, seed=0).tolist() == [0.0]
-    monkeypatch.setattr(kitchen, "_room", opened)
+    monkeypatch.setattr(kitchen, "new_room", opened)
     assert evaluate(policies, episodes=2, seed=0).tolist() == [25.0]
     assert evaluate(policies, tasks=["microwave"], episodes=1, seed=0).tolist() == [100.0]
 
 
 def test_the_bounds_hold_a_busy_robot() -> None:
     pytest.importorskip("gymnasium_robotics")
-    bounds, room, rng = spec(), kitchen._room(COMPLETE), np.random.default_rng(0)
+    bounds, room, rng = spec(), kitchen.new_room(COMPLETE), np.random.default_rng(0)
     assert isinstance(bounds.observation, Box)
     assert bounds.difference is not None
     seen = [room.reset(seed=0)[0]["observation"].copy()]
