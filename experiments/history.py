@@ -38,8 +38,8 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "a step twice as large on Hopper; on HalfCheetah first ten votes of a person instead of five, then five "
         "again on strides that grow from 100 to 300 steps, chosen on seeds 0 to 2. Those rows are in the archive; "
         "the new ones have other seeds.",
-        "Randomised votes were added on 26 November 2026, when the rows of noisy sums at epsilon 8 and two at epsilon 2 "
-        "existed; they have the same settings, but one vote a person at epsilon 2, and the same seeds.",
+        "Randomised votes were added on 26 November 2026, when the rows of noisy sums at epsilon 8 and two at epsilon "
+        "2 existed; they have the same settings, but one vote a person at epsilon 2, and the same seeds.",
     ),
     "dppg_fair": (
         "The paper's recipe got standardised advantages on Acrobot, as printed, and rewards times 0.01 on CartPole, on "
