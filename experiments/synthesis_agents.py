@@ -83,6 +83,27 @@ class Push:
         return np.broadcast_to(directions[:, None], (8, np.asarray(observations).shape[-2], 2))
 
 
+@dataclass(frozen=True, eq=False)
+class Untaught:
+    """A policy that learns nothing: uniform actions.
+
+    Args:
+        actions: numbers of one.
+        size: the largest; 0 stands still.
+        rng: of the actions.
+    """
+
+    actions: int
+    size: float
+    rng: np.random.Generator
+    members = 1
+
+    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """[1, N, actions]."""
+        shape = (*np.shape(observations)[:-1], self.actions)
+        return self.rng.uniform(-self.size, self.size, shape).astype(np.float32)
+
+
 TRIVIAL: Mapping[str, Callable[[Layout], Push | Straight]] = {
     "push": lambda layout: Push(),
     "straight": lambda layout: Straight(layout.goal),

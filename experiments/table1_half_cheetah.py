@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from experiments import synthesis_fits as fits
@@ -31,6 +30,7 @@ from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.envs import half_cheetah
 from experiments.store import Store
+from experiments.synthesis_agents import Untaught
 from experiments.synthesis_cache import FIELDS, Columns, kept
 from experiments.synthesis_domains import HalfCheetah
 from experiments.synthesis_returns import Cell
@@ -93,24 +93,6 @@ def digest(rows: Columns) -> str:
 DOMAINS: Mapping[str, Any] = {Replay.name: Replay()}
 
 
-@dataclass(frozen=True, eq=False)
-class Untaught:
-    """A policy that learns nothing: uniform torques.
-
-    Args:
-        size: the largest; 0 stands still.
-        rng: of the torques.
-    """
-
-    size: float
-    rng: np.random.Generator
-    members = 1
-
-    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """[1, N, 6]."""
-        return self.rng.uniform(-self.size, self.size, (*np.shape(observations)[:-1], ACTIONS)).astype(np.float32)
-
-
 def cells() -> list[Cell]:
     """All cells of agents, a seed after the other."""
     return [cell for seed in SEEDS for cell in returns.cells(Replay.name, (AGENT,), WAYS, EPSILONS, [seed])]
@@ -142,7 +124,7 @@ def run_row(key: str, results: Store) -> None:
         returns.fill(results, [Cell.of(key)], fits.FULL, DOMAINS)
         return
     seed = int(rest[0])
-    untaught = Untaught(float(policy == "random"), np.random.default_rng(seed))
+    untaught = Untaught(ACTIONS, float(policy == "random"), np.random.default_rng(seed))
     found = DOMAINS[Replay.name].returns(untaught, seed)
     values = {name: round(float(one[0]), 2) for name, one in found.items()}
     results.put(key, dataset="HalfCheetah-v5", seed=seed, values=values)

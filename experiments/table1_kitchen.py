@@ -36,6 +36,7 @@ from experiments.configuration import Json, describe
 from experiments.dppg_tables import markdown
 from experiments.envs import kitchen
 from experiments.store import Store
+from experiments.synthesis_agents import Untaught
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_cells import shown
 from experiments.synthesis_domains import Kitchen, Values
@@ -120,24 +121,6 @@ class Glancing:
 DOMAINS: Mapping[str, Any] = {Glance.name: Glance()}
 
 
-@dataclass(frozen=True, eq=False)
-class Untaught:
-    """A policy that learns nothing: uniform joint speeds.
-
-    Args:
-        size: the largest; 0 stands still.
-        rng: of the speeds.
-    """
-
-    size: float
-    rng: np.random.Generator
-    members = 1
-
-    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """[1, N, 7]."""
-        return self.rng.uniform(-self.size, self.size, (*np.shape(observations)[:-1], MOVED)).astype(np.float32)
-
-
 def cells() -> list[Cell]:
     """All cells of agents, a seed after the other."""
     return [
@@ -197,7 +180,7 @@ def run_trivial(key: str, results: Store) -> None:
     """Judge a policy that learns nothing."""
     policy, word = key.split("/")
     seed = int(word)
-    found = DOMAINS[Glance.name].returns(Untaught(float(policy == "random"), np.random.default_rng(seed)), seed)
+    found = DOMAINS[Glance.name].returns(Untaught(MOVED, float(policy == "random"), np.random.default_rng(seed)), seed)
     values = {name: round(float(one[0]), 2) for name, one in found.items()}
     results.put(key, dataset="FrankaKitchen-v1", seed=seed, values=values)
     print(f"{key}: {values}", flush=True)

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,13 +96,13 @@ def test_what_is_chosen_is_held_against_the_straight_run_in_every_public_maze(
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_row_is_run_alike_on_data_that_no_former_row_used(table: object) -> None:
+def test_every_row_is_run_alike_on_data_that_no_former_row_used(table: Any) -> None:
     assert table in TABLES
-    keys = table.rows()  # type: ignore[attr-defined]
+    keys = table.rows()
     assert len(keys) == len(set(keys))
     parts = [key.split("/") for key in keys]
     assert {agent for _, agent, *_ in parts} == set(LONG)
-    sets = {"table1_mazes": 5, "table2_mazes": 3}[table.NAME]  # type: ignore[attr-defined]
+    sets = {"table1_mazes": 5, "table2_mazes": 3}[table.NAME]
     seeds = ["10", "11", "12", "13", "14"][:sets]
     assert Counter(seed for *_, seed in parts) == dict.fromkeys(seeds, len(keys) // sets)
     each = Counter((domain, agent, way, epsilon) for domain, agent, way, epsilon, _ in parts)

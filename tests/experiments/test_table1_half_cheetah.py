@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from experiments.envs import half_cheetah
 from experiments.store import Store
-from experiments.table1_half_cheetah import DOMAINS, Replay, Untaught, digest
+from experiments.synthesis_agents import Untaught
+from experiments.table1_half_cheetah import ACTIONS, DOMAINS, Replay, digest
 from experiments.tune_half_cheetah import COLLECTORS, Collector
 
 from experiments import synthesis_cache, table1_half_cheetah, tune_half_cheetah
@@ -54,8 +55,8 @@ def test_the_beginning_of_a_life_may_be_left_out() -> None:
 
 def test_still_and_random_torques() -> None:
     seen = np.zeros((1, 4, 17))
-    assert not Untaught(0.0, np.random.default_rng(0)).act(seen).any()
-    torques = Untaught(1.0, np.random.default_rng(0)).act(np.zeros((1, 4_000, 17)))
+    assert not Untaught(ACTIONS, 0.0, np.random.default_rng(0)).act(seen).any()
+    torques = Untaught(ACTIONS, 1.0, np.random.default_rng(0)).act(np.zeros((1, 4_000, 17)))
     assert torques.shape == (1, 4_000, 6)
     assert np.abs(torques).max() <= 1.0
     assert torques.std() == pytest.approx(3**-0.5, rel=0.01)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from experiments.envs import kitchen_demonstrations
 from experiments.store import Store
-from experiments.synthesis_agents import KITCHEN
+from experiments.synthesis_agents import KITCHEN, Untaught
 from experiments.synthesis_domains import Kitchen
 from experiments.synthesis_pages import UNTAUGHT, WORDS
-from experiments.table1_kitchen import DOMAINS, SEEN, Glance, Glancing, Untaught, glanced
+from experiments.table1_kitchen import DOMAINS, MOVED, SEEN, Glance, Glancing, glanced
 
 from experiments import table1_kitchen, tune_kitchen
 from tacit.data import Box
@@ -66,8 +66,8 @@ def test_policies_that_glance_act_in_the_whole_kitchen_with_closed_fingers() -> 
 
 
 def test_still_and_random_speeds() -> None:
-    assert not Untaught(0.0, np.random.default_rng(0)).act(np.zeros((1, 4, 13))).any()
-    speeds = Untaught(1.0, np.random.default_rng(0)).act(np.zeros((1, 4_000, 13)))
+    assert not Untaught(MOVED, 0.0, np.random.default_rng(0)).act(np.zeros((1, 4, 13))).any()
+    speeds = Untaught(MOVED, 1.0, np.random.default_rng(0)).act(np.zeros((1, 4_000, 13)))
     assert speeds.shape == (1, 4_000, 7)
     assert np.abs(speeds).max() <= 1.0
     assert speeds.std() == pytest.approx(3**-0.5, rel=0.01)

@@ -302,11 +302,9 @@ def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
         yield "compare", epsilon, 0 < epsilon <= MAX_EPSILON, f"numbers {most}", "give --compare 8 0.5, or leave it out"
     yield "delta", command.delta, 0 < command.delta < 1, "a number in (0, 1)", "give --delta 1e-5"
     for name, value in command.settings.items():
-        if name == "answers":
-            continue
         if name in ("clip_norm", "radius"):
             yield name, value, 0 < value < math.inf, "a finite number > 0", "leave it out"
-        else:
+        elif name == "gamma":
             yield name, value, 0 <= value <= 1, "a number in [0, 1]", "give --gamma 0.99"
 
 

@@ -152,7 +152,8 @@ EVERYBODY = [list(range(PEOPLE))] * ROUNDS
 
 def of_votes(folder: Path) -> UserVault:
     folder.mkdir(exist_ok=True)
-    return open_user_vault(folder, Some(EVERYBODY), unit=unit_of(1_000))  # type: ignore[arg-type]
+    users: Any = Some(EVERYBODY)
+    return open_user_vault(folder, users, unit=unit_of(1_000))
 
 
 def test_without_noise_randomised_votes_are_the_votes(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
+from tacit.privacy.mechanisms.kinds import MET
 from tacit.privacy.mechanisms.responses import RandomizedResponses
-from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.vault.invented import Columns, edge_rows, invented_rows
 from tacit.privacy.vault.memory import PLAIN, fingerprint, outline
@@ -85,7 +85,7 @@ class IsolationChecks:
                     remedy="declare it in the plan",
                 )
 
-            places = part.users if isinstance(part, UserSum | RandomizedResponses) else None
+            places = part.users if isinstance(part, MET) else None
 
             def vectors(rows: Rows, units: np.ndarray) -> np.ndarray:
                 seen = rows if summary is None else summary(rows)
