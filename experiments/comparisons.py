@@ -9,6 +9,7 @@ learn from the same tables, since these share the data of a run. `experiments.pa
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,14 @@ from typing import get_args
 
 import numpy as np
 
-from experiments import dppg_frontier, dppg_tables, experts_table, experts_tables, mobility_frontier, mobility_tables
+from experiments import (
+    dppg_frontier,
+    dppg_tables,
+    experts_table,
+    experts_tables,
+    mobility_frontier,
+    mobility_tables,
+)
 from experiments import table1_transitions as table1
 from experiments import table2_trajectories as table2
 from experiments.dppg_tables import markdown
@@ -119,17 +127,17 @@ def policies() -> Pairs:
     return found
 
 
-def movement() -> Pairs:
-    """One-shot imitation against the other simulators, by the mean of the measures of order."""
+def movement(measures: Sequence[str] = ("SEQ",)) -> Pairs:
+    """One-shot imitation against the other simulators, by the mean of measures of the order of a day."""
     results, found = mobility_frontier.store(), {}
     for people in mobility_frontier.PEOPLE:
         for epsilon in mobility_frontier.EPSILONS:
-            own = mobility_tables.values(results, people, "one_shot", epsilon, "sequence", "SEQ")
+            own = mobility_tables.averaged(results, people, "one_shot", epsilon, measures)
             for row, words in mobility_tables.WORDS.items():
-                theirs = mobility_tables.values(results, people, row, epsilon, "sequence", "SEQ")
-                if row != "one_shot" and own and theirs and len(theirs) > 1:
+                theirs = mobility_tables.averaged(results, people, row, epsilon, measures)
+                if row != "one_shot" and len(own) and len(theirs) > 1:
                     where = "no noise" if np.isinf(epsilon) else f"epsilon {epsilon:g}"
-                    found[words, f"{people:,} people, {where}"] = -np.array(own), -np.array(theirs)
+                    found[words, f"{people:,} people, {where}"] = -own, -theirs
     return found
 
 
@@ -139,6 +147,11 @@ FAMILIES: Mapping[str, Family] = {
     "experts_table": Family("clone votes", "return", experts),
     "dppg_frontier": Family("a local critic with correlated noise", "return", policies),
     "mobility_frontier": Family("one-shot imitation", "SEQ, less is better", movement),
+    "mobility_unreleased": Family(
+        "one-shot imitation",
+        "mean of the four measures of SEQ that its sums do not release, less is better",
+        functools.partial(movement, mobility_tables.UNRELEASED),
+    ),
 }
 
 

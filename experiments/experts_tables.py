@@ -6,7 +6,7 @@
 Nothing is run: a row is left blank where, for some seed, a cell is missing or has another configuration. "±" is half of
 the 95 % t-interval of the mean over seeds; a dash says that a method cannot be run at this epsilon. Lengths of prefixes
 are the mean over all released trajectories, empty ones included, and their share that is not empty. `clones_consensus`
-is not shown: its cells are there for some seeds only.
+has a table of its own: its cells are there for some seeds only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from experiments import experts_table
 from experiments.dppg_tables import BLANK, NONE, kept, markdown, spread
 from experiments.experts_recipes import EPSILONS
 from experiments.experts_runs import SIZES
-from experiments.experts_table import FREE, SEEDS, key, returns
+from experiments.experts_table import CLONED, FREE, SEEDS, key, returns
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
 from tacit.envs.populations import Kind, Name
@@ -81,6 +81,23 @@ def table(results: Store, name: Name, kind: Kind, epsilons: Sequence[float] = EP
         for method, words in REFERENCES.items()
     ]
     return markdown([f"epsilon {epsilon:g}" for epsilon in epsilons], rows)
+
+
+def clones(results: Store) -> str:
+    """Consensus over clones that play in a public simulator, beside consensus over logs of the same seeds."""
+    rows = []
+    for name, title in TITLES.items():
+        for kind in get_args(Kind):
+            seeds = [seed for seed in SEEDS if kept(results, key(name, kind, "clones_consensus", seed)) is not None]
+            cells = []
+            for epsilon in CLONED:
+                own, logs = (
+                    [results.values(key(name, kind, method, seed))[f"{epsilon:g}"]["return"] for seed in seeds]
+                    for method in ("clones_consensus", "consensus_dpsgd")
+                )
+                cells.append(f"{np.mean(own):.1f} ({np.mean(logs):.1f})" if seeds else NONE)
+            rows.append([f"{title}, {kind}", str(len(seeds)), *cells])
+    return markdown(["runs", *(f"epsilon {epsilon:g}" for epsilon in CLONED)], rows)
 
 
 def prefixes(results: Store) -> str:

@@ -41,6 +41,9 @@ SHOWN = {
     "reference": ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank"),
 }
 
+UNRELEASED = ("StayLen", "HomeArr", "ActSlot", "Bigram")
+"""Of SEQ's measures those that are no histogram of what one-shot imitation releases (DailyLoc, NMove and Motif are)."""
+
 QUOTED = {
     "PateGAIL++ without noise": ("0.0699", "0.1046", "0.0130", "0.0256", "0.0176"),
     "GAN": ("0.6931", "0.5795", "0.3191", "1.0000", "1.0000"),
@@ -87,6 +90,12 @@ def values(results: Store, people: int, row: str, epsilon: float, metrics: str, 
     if any(kept(results, frontier.key(people, row, epsilon, seed)) is None for seed in seeds):
         return None
     return frontier.column(results, people, row, epsilon, metrics, name)
+
+
+def averaged(results: Store, people: int, row: str, epsilon: float, names: Sequence[str]) -> np.ndarray:
+    """The mean of measures of the order of a day over seeds; empty where the row is not run or a seed is missing."""
+    found = [values(results, people, row, epsilon, "sequence", name) for name in names]
+    return np.mean([one for one in found if one], axis=0) if all(found) else np.array([])
 
 
 def shown(found: list[float] | None) -> str:

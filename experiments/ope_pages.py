@@ -23,6 +23,7 @@ METHODS = {
     "residual": "residual return regression",
     "residual_smooth": "with smooth values as public prior",
     "gpope": "GPOPE, full batch",
+    "gpope_poisson": "GPOPE, Poisson samples (20 data sets)",
     "gpope_paper": "GPOPE, the paper's sampler",
     "gpope_published": "GPOPE as published, noise of the true epsilon",
     "dp_lstd_centred": "DP-LSTD, centred",

@@ -107,6 +107,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "experts_mixed": lambda: experts_at_one("mixed"),
     "experts_good": lambda: experts_at_one("good"),
     "experts_table": experts_by_epsilon,
+    "experts_clones": lambda: experts_tables.clones(experts_table.store()),
     "experts_prefixes": lambda: experts_tables.prefixes(experts_table.store()),
     **{f"mobility_{people}": lambda people=people: movement(people) for people in mobility_frontier.PEOPLE},
     **{
@@ -138,7 +139,7 @@ def table(name: str) -> str | None:
     if names and kind in ("rows", "changes"):
         return origin(names.split()) if kind == "rows" else changes(names.split())
     if names and kind == "tests":
-        return comparisons.table(names, RIVALS)
+        return "\n\n".join(comparisons.table(name, RIVALS) for name in names.split())
     if name not in TABLES:
         return None
     try:

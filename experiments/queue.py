@@ -2,6 +2,7 @@
 
     python -m experiments.queue --list                      # what is missing
     python -m experiments.queue tune_agents mazes_plan      # some jobs
+    python -m experiments.queue table1_mazes --keys "*/10"  # of these, the rows of one data set
     python -m experiments.queue --jobs 4                    # four rows at once; `--ray ADDRESS`: on a cluster
 
 `QUEUE` names the experiments whose rows are wanted, the most important first, with a budget of CPU hours each. A row
@@ -13,6 +14,7 @@ together has `together(keys)`, which groups them, and `run_rows(keys, results)`,
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import functools
 import importlib
 import sys
@@ -39,16 +41,16 @@ class Job:
     hours: float
     prefixes: tuple[str, ...] = ()
 
-    def missing(self) -> list[str]:
-        """Keys without a row of the present configuration, in the experiment's order."""
+    def missing(self, pattern: str = "*") -> list[str]:
+        """Keys of this pattern without a row of the present configuration, in the experiment's order."""
         module = importlib.import_module(f"experiments.{self.name}")
         results: Store = module.store()
         wanted = [key for key in module.rows() if not self.prefixes or key.startswith(self.prefixes)]
-        return [key for key in wanted if not results.has(key)]
+        return [key for key in wanted if fnmatch.fnmatchcase(key, pattern) and not results.has(key)]
 
-    def run(self, clock: Callable[[], float], *, jobs: int = 1, ray: str | None = None) -> None:
+    def run(self, clock: Callable[[], float], *, pattern: str = "*", jobs: int = 1, ray: str | None = None) -> None:
         """Make the missing rows until the hours are spent, by a clock of CPU seconds, so many groups at once."""
-        module, missing = importlib.import_module(f"experiments.{self.name}"), self.missing()
+        module, missing = importlib.import_module(f"experiments.{self.name}"), self.missing(pattern)
         groups: list[list[str]] = module.together(missing) if hasattr(module, "together") else [[k] for k in missing]
         done, hours = 0, 0.0
         with mapped(functools.partial(_made, self.name, clock), groups, jobs=jobs, address=ray) as results:
@@ -132,14 +134,15 @@ def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="jobs; all by default")
     parser.add_argument("--list", action="store_true", help="print what is missing and run nothing")
+    parser.add_argument("--keys", default="*", metavar="PATTERN", help="rows whose keys match, as names of files do")
     parser.add_argument("--jobs", type=int, default=1, help="how many rows are made at once, each in a process")
     parser.add_argument("--ray", help="address of a Ray cluster that makes them; its nodes see this folder")
     options = parser.parse_args(arguments)
     for job in (job for job in jobs if job.name in options.names or not options.names):
         if options.list:
-            print(f"{job.name}: {len(job.missing())} rows are missing, at most {job.hours:g} CPU hours")
+            print(f"{job.name}: {len(job.missing(options.keys))} rows are missing, at most {job.hours:g} CPU hours")
         else:
-            job.run(clock, jobs=options.jobs, ray=options.ray)
+            job.run(clock, pattern=options.keys, jobs=options.jobs, ray=options.ray)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ from experiments import (
     figure4_ablation,
     figure6_curves,
     figure9_learning,
+    table1_half_cheetah,
     table1_kitchen,
+    table1_mazes,
     table1_transitions,
     table1_trivial,
     table3_fidelity,
@@ -51,6 +53,7 @@ WORDS = {
     "mst": "MST",
     "pgm_paper": "PGM as the paper ran it",
     "aim": "AIM",
+    "aim_3": "AIM with sets of three columns",
     "aim_wide": "AIM, two rounds a column",
     "privsyn": "PrivSyn",
     "pate_gan": "PATE-GAN",
@@ -87,6 +90,38 @@ def table1() -> str:
         head = [f"{domain.replace('_', '-')}, {SHORT[agent]}" for domain, agent in heads]
         blocks.append(f"epsilon {epsilon:g}\n\n{markdown(head, rows)}")
     return "\n\n".join(blocks)
+
+
+def mazes() -> str:
+    """Ceilings, and returns of every method with the agents of long training, one table an epsilon."""
+    results, control = table1_mazes.store(), table1_trivial.store()
+    heads = [(domain, agent) for domain in table1_mazes.DOMAINS for agent in table1_mazes.agents_of(domain)]
+    titles = [f"{domain}, {SHORT[agent.removesuffix('_long')]}" for domain, agent in heads]
+    public = ["others, real rows of D4RL", *(f"{table1_mazes.PUBLIC[head]:.1f}" for head in heads)]
+    blocks = []
+    for epsilon in table1_mazes.EPSILONS:
+        rows = []
+        for way in table1_mazes.WAYS:
+            at = epsilon if ways.WAYS[way].private else 0.0
+            rows.append([WORDS[way], *(shown(table1_mazes.column, results, *head, way, at) for head in heads)])
+        for policy, words in TRIVIAL.items():
+            cells = [shown(table1_trivial.returns, control, maze, policy, table1_mazes.SEEDS) for maze, _ in heads]
+            rows.append([words, *cells])
+        blocks.append(f"epsilon {epsilon:g}\n\n{markdown(titles, [*rows, public])}")
+    return "\n\n".join(blocks)
+
+
+def half_cheetah() -> str:
+    """Returns on half-cheetah's frozen rows."""
+    results, lines = table1_half_cheetah.store(), []
+    for way in (*table1_half_cheetah.WAYS, *table1_half_cheetah.TRIVIAL):
+        private = way in ways.WAYS and ways.WAYS[way].private
+        cells = [
+            shown(table1_half_cheetah.column, results, way, epsilon if private else 0.0)
+            for epsilon in table1_half_cheetah.EPSILONS
+        ]
+        lines.append([{**WORDS, **UNTAUGHT}[way], *cells])
+    return markdown([f"epsilon {epsilon:g}" for epsilon in table1_half_cheetah.EPSILONS], lines)
 
 
 def kitchen() -> str:
@@ -281,6 +316,8 @@ def _range(values: Sequence[np.ndarray]) -> tuple[float, float]:
 
 PAGES: dict[str, Callable[[], str]] = {
     "table1_transitions": table1,
+    "table1_mazes": mazes,
+    "table1_half_cheetah": half_cheetah,
     "table1_kitchen": kitchen,
     "table3_fidelity": table3,
     "table4_pretraining": table4,

@@ -13,10 +13,9 @@ controller that runs straight at the goal.
 ring and tee have the outer size of umaze, rooms and comb that of medium, halls that of large. The evaluation's mazes,
 its seeds and synthetic rows are never used, so that the settings suit no method's rows better than another's.
 
-What others have, after a million steps of width 256 on D4RL's own rows with sparse rewards (CORL, arXiv:2210.07105, its
-repository's last scores; umaze, medium, large): IQL 42, 35, 62; TD3+BC 29, 59, 97; EDAC 95, 57, 96; ReBRAC 107, 105,
-78. ReBRAC (arXiv:2305.09836) is not among our agents: the critic's half of its penalty needs the action that follows in
-the data, and tables of synthetic transitions hold none; its LayerNorm, widths and batches are settings of TD3+BC here.
+What others have stands in `experiments.table1_mazes.PUBLIC`. ReBRAC (arXiv:2305.09836; 107, 105 and 78 there) is not
+among our agents: the critic's half of its penalty needs the action that follows in the data, and tables of synthetic
+transitions hold none; its LayerNorm, widths and batches are settings of TD3+BC here.
 
 What decides: a target that moves by `target_rate` a step sees a reward one transition farther about every
 1 / `target_rate` steps; paths have hundreds of transitions, so that the former rate of 0.02 (of TD3+BC every second

@@ -102,19 +102,18 @@ def test_every_row_is_run_alike_on_data_that_no_former_row_used(table: Any) -> N
     assert len(keys) == len(set(keys))
     parts = [key.split("/") for key in keys]
     assert {agent for _, agent, *_ in parts} == set(LONG)
-    sets = {"table1_mazes": 5, "table2_mazes": 3}[table.NAME]
-    seeds = ["10", "11", "12", "13", "14"][:sets]
-    assert Counter(seed for *_, seed in parts) == dict.fromkeys(seeds, len(keys) // sets)
+    seeds = ["10", "11", "12"]
+    assert Counter(seed for *_, seed in parts) == dict.fromkeys(seeds, len(keys) // 3)
     each = Counter((domain, agent, way, epsilon) for domain, agent, way, epsilon, _ in parts)
-    assert set(each.values()) == {sets}
+    assert set(each.values()) == {3}
     promised = {(way, epsilon) for _, _, way, epsilon, _ in parts if epsilon != "0"}
     assert {way for way, epsilon in promised if epsilon == "10"} == {way for way, epsilon in promised if epsilon == "1"}
     former = {*table1_transitions.SEEDS["own"], *table2_trajectories.SEEDS}
     assert not former & set(table1_mazes.SEEDS)
-    assert table1_trivial.AGAIN == table1_mazes.SEEDS
+    assert set(table1_mazes.SEEDS) <= set(table1_trivial.AGAIN)
 
 
-def test_the_ceiling_is_what_real_rows_return_above_the_straight_run(
+def test_the_ceiling_is_the_straight_run_or_the_public_figure_whichever_is_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = Store(tmp_path / "trivial.json", lambda key: None, "none")
@@ -128,8 +127,9 @@ def test_the_ceiling_is_what_real_rows_return_above_the_straight_run(
         monkeypatch.setattr(table, "store", lambda kept=results: kept)
         figures = table.figures()
         assert len(figures) == 3 + 2 + 2
-        assert {figure.value for figure in figures} == {values - 50.0}
-        assert {figure.holds for figure in figures} == {values > 50.0}
+        assert {figure.value for figure in figures} == {values}
+        assert [figure.bound for figure in figures] == [42.11, 29.41, 50.0, 34.85, 50.0, 50.0, 50.0]
+        assert [figure.holds for figure in figures].count(True) == {80.0: 7, 40.0: 2}[values]
 
 
 def test_the_general_histograms_and_three_columns_at_once_are_rows_of_their_own() -> None:
@@ -185,9 +185,9 @@ def test_hours_are_cells_times_what_one_of_a_kind_costs() -> None:
     results.rows["step/edac_long/64/128"] = {"values": {"ms": 3.0}, "configuration": None}
     results.rows["table1/mst"] = {"values": {"fit": 30.0, "sample": 6.0}, "configuration": None}
     lines = mazes_plan.plan(results).splitlines()
-    cells, seconds = 75, MAZE["edac_long"].steps * 3e-3
+    cells, seconds = 45, MAZE["edac_long"].steps * 3e-3
     assert f"| table1, umaze, edac_long | {cells} | {seconds:.0f} | {cells * seconds / 3600:.2f} |" in lines
-    assert "| table1, large, mst | 10 | 36 | 0.10 |" in lines
+    assert "| table1, large, mst | 6 | 36 | 0.06 |" in lines
     assert "| table2, large, iql_long | 69 | not measured |  |" in lines
-    hours = (75 + 69) * seconds / 3600 + 3 * 0.1
+    hours = (45 + 69) * seconds / 3600 + 3 * 0.06
     assert lines[-1] == f"| all that is measured |  |  | {hours:.1f} of 36 |"

@@ -54,6 +54,13 @@ def test_jobs_that_are_named_run_alone(made: list[str]) -> None:
     assert made == ["a/1", "a/0"]
 
 
+def test_a_pattern_of_keys_chooses_rows(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    queue.main(["--list", "--keys", "*/1"], [Job("any", 2.0)])
+    assert capsys.readouterr().out == "any: 2 rows are missing, at most 2 CPU hours\n"
+    queue.main(["--keys", "*/1"], [Job("any", 1.0, ("b",)), Job("any", 1.0)], lambda: 0.0)
+    assert made == ["b/1", "a/1"]
+
+
 def test_a_list_runs_nothing(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     queue.main(["--list"], [Job("any", 2.0)])
     assert made == []
