@@ -118,15 +118,14 @@ QUEUE: tuple[Job, ...] = (
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
     Job("tune_half_cheetah", 1.5),
-    Job("table1_half_cheetah", 5.0, ("still/", "random/")),
+    Job("table1_half_cheetah", 5.0),
     Job("tune_kitchen", 0.2),
     Job("table1_kitchen", 1.5),
     Job("tune_alignment", 1.2),
     Job("alignment", 8.0),
     Job("alignment_trl", 0.5),
 )
-"""In this order; empty while no rows are wanted. Of half-cheetah's table agents wait until its rows are frozen. The
-last job needs TRL, which is in no file of constraints."""
+"""In this order; empty while no rows are wanted. The last job needs TRL, which is in no file of constraints."""
 
 
 def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[[], float] = time.process_time) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +142,26 @@ def test_a_meeting_serves_each_part_once(tmp_path: Path) -> None:
     vault.enroll(run, actor)
     with pytest.raises(LedgerError, match="no round"):
         vault.noisy_sum(other, "policy", Earned())
+
+
+@dataclass(frozen=True)
+class Spoiling:
+    """What people earned; the first one's rewards are written over everybody's, but not over those of the trials."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        earned = Earned()(rows, state)
+        if not rows["observations"].any():
+            rows["rewards"][:] = rows["rewards"][:1]
+        return earned
+
+
+def test_what_a_callback_writes_into_rows_does_not_reach_the_next_part(tmp_path: Path) -> None:
+    users = Scripted([[["ann", "bob"]]], {"ann": [5.0], "bob": [1.0]})
+    vault = open_user_vault(tmp_path, users, noise=Silent())
+    run = vault.reserve(priced(user_sum(), user_sum(name="critic")))
+    vault.enroll(run, actor)
+    assert vault.noisy_sum(run, "policy", Spoiling()) * 4 == pytest.approx(6, rel=2e-4)
+    assert vault.noisy_sum(run, "critic", Earned()) * 4 == pytest.approx(6, rel=2e-4)
 
 
 def test_a_plan_ends(tmp_path: Path) -> None:

@@ -220,7 +220,8 @@ class UserVault(BaseVault):
         replicate = batch.rows["replicate"].copy()
 
         def step() -> npt.NDArray[np.float64]:
-            vectors = _vectors(contribution, batch.rows, state, d)
+            own = {name: column.copy() for name, column in batch.rows.items()}  # into which a callback may write
+            vectors = _vectors(contribution, own, state, d)
             return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
 
         assert spec.noise_multiplier is not None
