@@ -76,7 +76,7 @@ def losses(kind, values, far, swapped):
     shift, normal = 2.0 if kind == "sampled_without_replacement" else 1.0, np.exp(-(z**2) / 2)
     x, y, normal = sigma * z, sigma * z + shift, normal / normal.sum()
     def log_ratio(x, at):
-        return np.logaddexp(np.log1p(-q), math.log(q) + (2 * at * x - at**2) / (2 * sigma**2))
+        return np.logaddexp(math.log1p(-q) if q < 1 else -math.inf, math.log(q) + (2 * at * x - at**2) / (2 * sigma**2))
     if swapped and far == 1: return -log_ratio(x, shift), normal
     if kind == "sampled_without_replacement":  # beyond one clip, its mirror image, and the rest at 0
         below, above = log_ratio(x[x > 1], shift), log_ratio(y[y > 1], shift)
