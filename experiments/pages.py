@@ -11,7 +11,7 @@ evaluation rows had been seen, and `tests of NAME`, where tacit is below and abo
 
 from __future__ import annotations
 
-import json
+import importlib
 import re
 import sys
 from collections import Counter
@@ -44,7 +44,7 @@ from experiments import (
 )
 from experiments.dppg_tables import markdown
 from experiments.history import CHANGED_AFTER_EVALUATION
-from experiments.store import RESULTS, ROOT
+from experiments.store import ROOT
 from tacit.envs.populations import Kind
 
 PAGES = ROOT / "docs" / "results"
@@ -152,7 +152,7 @@ def origin(names: Sequence[str]) -> str:
     """A line an experiment: command, rows, dates, commits, and hours where the rows have them."""
     lines = []
     for name in names:
-        rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"].values()
+        rows = importlib.import_module(f"experiments.{name}").store().rows.values()
         commits = Counter(row["commit"][:8] for row in rows)
         dates = sorted({row["date"] for row in rows if row["date"]})
         hours = sum(_seconds(row["values"]) for row in rows) / 3600.0
