@@ -191,14 +191,14 @@ def _cells(columns: Mapping[str, tuple[str, str]], rows: Sequence[Mapping[str, A
 
 def recipes() -> str:
     """The same of PateGAIL++ on Geolife with other noise, allocations and critics: means over seeds."""
-    names, rows = SHOWN["reference"], []
+    columns = {**PAPERS, "SEQ": ("sequence", "SEQ")}
+    rows = []
     for module, said in ((mobility_noise, NOISE), (mobility_allocation, ALLOCATIONS), (mobility_ablation, CRITICS)):
         results = module.store()
         for group, words in said.items():
             keys = [key for key in module.rows() if key.rpartition("/")[0] == group]
-            found = [results.values(key)["reference"] for key in keys]
-            rows.append([words, *(f"{np.mean([one[name] for one in found]):.4f}" for name in names)])
-    return markdown(names, rows)
+            rows.append([words, *_cells(columns, [results.values(key) for key in keys])])
+    return markdown(list(columns), rows)
 
 
 def _floor(results: Store, people: int) -> dict[str, dict[str, float]]:
