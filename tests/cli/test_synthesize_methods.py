@@ -7,13 +7,15 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from test_synthesize import CANARY, PROMISE, SPEC, write_records
 
 from tacit import hub
-from tacit.cli import main
+from tacit.cli import main, plan_declarations
+from tacit.cli.options import SYNTHESIS_OPTIONS
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
@@ -25,7 +27,15 @@ METHODS = {
     "privsyn": ("--bins", "4"),
     "pate-gan": ("--teachers", "2", "--steps", "3"),
 }
+"""The baselines, with options that make them small."""
 FEW = ("--rows", "40")
+
+
+def test_every_method_has_its_options_and_every_baseline_its_tests() -> None:
+    methods = {*get_args(plan_declarations.SynthesisMethod)}
+    assert methods == {*SYNTHESIS_OPTIONS}
+    assert methods == {"privorl", "privorl-j", "pre-pate-gan", *METHODS}
+    assert {*get_args(plan_declarations.Baseline)} == {*METHODS}
 
 
 @pytest.fixture

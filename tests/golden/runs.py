@@ -2,7 +2,8 @@
 
 To store the numbers of an area again, which is a deliberate change with a line in the change log:
 
-    python -m tests.golden.test_run_synthesis
+    python -m tests.golden.test_run_synthesis              # all runs of the area
+    python -m tests.golden.test_run_synthesis mst privsyn  # these alone, such as a new one
 
 A run's numbers are compared at a relative and absolute tolerance of `EXACT`. Runs that train networks in float32 get
 `TRAINED`: sums of float32 products are taken in another order with AVX2 than with AVX-512, and training spreads the
@@ -19,7 +20,7 @@ import itertools
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -191,11 +192,16 @@ def check_parameters(area: str, name: str, run: Run) -> None:
     assert not lines, "\n".join(lines)
 
 
-def write(area: str, runs: Mapping[str, Run]) -> None:
-    """Store the numbers and parameters of every run, and say what changed."""
+def write(area: str, runs: Mapping[str, Run], names: Sequence[str] = ()) -> None:
+    """Store the numbers and parameters of the named runs, or of all, and say what changed."""
     path, found = STORED / f"{area}.json", {}
     before = stored(area) if path.exists() else {}
+    if unknown := set(names) - set(runs):
+        raise SystemExit(f"no run of {area} is called {', '.join(sorted(unknown))}; there are {', '.join(runs)}")
     for name, run in runs.items():
+        if names and name not in names:
+            found |= {name: before[name]} if name in before else {}
+            continue
         with tempfile.TemporaryDirectory() as folder:
             found[name] = {"parameters": parameters(run), "numbers": numbers(run, Path(folder))}
         earlier = before.get(name, {"parameters": {}, "numbers": {}})

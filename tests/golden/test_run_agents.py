@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -214,4 +215,4 @@ def test_every_stored_run_is_run() -> None:
 
 
 if __name__ == "__main__":
-    runs.write(AREA, RUNS)
+    runs.write(AREA, RUNS, sys.argv[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,4 +180,4 @@ def test_every_stored_run_is_run() -> None:
 
 
 if __name__ == "__main__":
-    runs.write(AREA, RUNS)
+    runs.write(AREA, RUNS, sys.argv[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -207,4 +208,4 @@ def test_every_stored_run_is_run() -> None:
 
 
 if __name__ == "__main__":
-    runs.write(AREA, RUNS)
+    runs.write(AREA, RUNS, sys.argv[1:])

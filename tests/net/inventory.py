@@ -143,7 +143,7 @@ def commands(of: Any) -> Found:
             words = re.fullmatch(r"(.*?) ?\((?:required|default: (.*))\)", _text(action.help))
             meaning, default = words.groups() if words else (_text(action.help), None)
             yield key, {"default": REQUIRED if default is None else default, "help": meaning}
-            for choice in re.findall(r"[\w-]+", "".join(re.findall(r"\{(.*?)\}", str(action.metavar)))):
+            for choice in re.findall(r"[\w-]+", " ".join(re.findall(r"\{(.*?)\}", str(action.metavar)))):
                 yield f"{key} {choice}", {"kind": "choice"}
 
 

@@ -25,6 +25,7 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods import selection, synthesis
 from tacit.methods.synthesis import Pretraining, Raking, TransitionsPlan, trajectories
+from tacit.methods.synthesis.baselines.plan import table_plan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.certificate.certificate import Release
@@ -119,14 +120,10 @@ def discretises(method: SynthesisMethod) -> bool:
 
 def baseline_plan(method: SynthesisMethod, discretisation: Discretisation | None) -> Any:
     """The plan of a baseline with its own settings, not calibrated; a method that `discretises` needs bins."""
-    home = learner(method)
     if discretisation is None or not discretises(method):
-        return home.PateGanPlan()
-    if method == "pgm":
-        return home.PgmPlan.paper(discretisation.spec)
-    return getattr(home, {"mst": "MstPlan", "aim": "AimPlan", "privsyn": "PrivSynPlan"}[method])(
-        discretisation=discretisation
-    )
+        return learner(method).PateGanPlan()
+    kind: Any = table_plan(method)
+    return kind.paper(discretisation.spec) if method == "pgm" else kind(discretisation=discretisation)
 
 
 def begins(method: SynthesisMethod) -> bool:

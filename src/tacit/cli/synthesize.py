@@ -25,6 +25,7 @@ from tacit.cli.synthesis_plan import (
     Sources,
     begins,
     chosen,
+    discretises,
     learner,
     opened,
     options_of,
@@ -42,6 +43,7 @@ from tacit.errors import DataError, HardwareError, PlanError
 from tacit.evaluation.sequences import Sequences
 from tacit.hardware import torch_device
 from tacit.methods import synthesis
+from tacit.methods.synthesis.baselines.plan import table_plan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -50,7 +52,6 @@ refused, meaningless = partial(options.refused, "synthesize"), partial(options.m
 Columns = Mapping[str, np.ndarray[Any, Any]]
 LOOK = "closeness of the synthetic rows to the records"
 """Why the curator looks at the records after a release, as the ledger has it."""
-_GRAPHICAL: tuple[SynthesisMethod, ...] = ("mst", "aim", "pgm")
 _NEEDS = ("torch", "jinja2", "safetensors")
 """Packages that a model is trained with, and the report and the model are written with."""
 ROWS, TRAJECTORIES = 100_000, 1_000
@@ -182,7 +183,7 @@ def require_sound(command: Synthesize) -> None:
             expected=f"{option} of at least 1",
             remedy="choose another number",
         )
-    run_folder.require_packages(*_NEEDS, *(("mbi",) if command.method in _GRAPHICAL else ()))
+    run_folder.require_packages(*_NEEDS, *(table_plan(command.method).needs if discretises(command.method) else ()))
     what = "trajectories" if command.method == PRIVORL_J else "rows"
     synthesis_runs.require_form(command.format, wanted(command), what, "synthesize")
     if command.device == "cpu":

@@ -39,6 +39,7 @@ class AimPlan(TablePlan):
     method: ClassVar[str] = "synthesis of transitions (AIM)"
     source: ClassVar[str] = "AIM: An Adaptive and Iterative Mechanism (arXiv:2201.12677)"
     choices: ClassVar[bool] = True
+    needs: ClassVar[tuple[str, ...]] = ("mbi",)
 
     degree: int = 2
     """the workload is all marginals of so many columns; they and all smaller ones are candidates."""

@@ -35,6 +35,7 @@ class MstPlan(TablePlan):
     method: ClassVar[str] = "synthesis of transitions (MST)"
     source: ClassVar[str] = "Winning the NIST Contest (arXiv:2108.04978)"
     choices: ClassVar[bool] = True
+    needs: ClassVar[tuple[str, ...]] = ("mbi",)
 
     iterations: int = 1_000
     """of mirror descent (post-processing)."""

@@ -36,6 +36,7 @@ class PgmPlan(TablePlan):
     method: ClassVar[str] = "synthesis of transitions (PGM)"
     source: ClassVar[str] = "Graphical-model based estimation and inference for differential privacy (arXiv:1901.09136)"
     choices: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ("mbi",)
 
     pairs: int = 50
     """pairs of columns at most; one that would make inference larger than `cells` is passed over."""

@@ -16,7 +16,7 @@ from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
 from tacit.methods.synthesis.discretisation import Codes, Discretisation, as_trajectories
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
+from tacit.privacy.certificate.words import METHODS, Label
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
@@ -41,6 +41,8 @@ class TablePlan(SynthesisPlan):
     method: ClassVar[str]
     source: ClassVar[str]
     choices: ClassVar[bool]
+    needs: ClassVar[tuple[str, ...]] = ()
+    """optional packages that it is fitted with."""
 
     discretisation: Discretisation
     """the public bins of the columns."""
@@ -124,7 +126,19 @@ class Measurements:
         return answer
 
 
-_PLANS = {"PgmPlan": "pgm", "MstPlan": "mst", "AimPlan": "aim", "PrivSynPlan": "privsyn"}
+def table_plan(name: str) -> type[TablePlan]:
+    """The plan of a baseline, by the name of its module (`mst`) or of its class (`MstPlan`).
+
+    Raises:
+        KeyError: there is none, or `METHODS` of `privacy/certificate/words.py` does not list it.
+    """
+    for path in METHODS.values():
+        module, _, kind = path.partition(":")
+        if module.startswith("synthesis.baselines.") and name in (module.rpartition(".")[2], kind):
+            found: type = getattr(import_module(f"tacit.methods.{module}"), kind)
+            if issubclass(found, TablePlan):
+                return found
+    raise KeyError(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +218,6 @@ class TableSynthesizer:
         Raises:
             KeyError, TypeError, ValueError, TacitError: something is missing or does not fit.
         """
-        name = fields["plan"]
-        kind = getattr(import_module(f"tacit.methods.synthesis.baselines.{_PLANS[name]}"), name)
         tree = fields["tree"]
         model: Tree | Records
         if tree is None:
@@ -214,4 +226,4 @@ class TableSynthesizer:
             order = tuple(int(column) for column in tree["order"])
             tables = tuple(np.asarray(arrays[f"table.{column}"], np.float64) for column in order)
             model = Tree(order, tuple(tuple(int(p) for p in parents) for parents in tree["parents"]), tables)
-        return cls(kind.from_json(plan), model)
+        return cls(table_plan(fields["plan"]).from_json(plan), model)
