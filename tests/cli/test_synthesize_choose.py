@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_synthesize_methods import folders as folders
@@ -11,6 +13,8 @@ from test_synthesize_methods import synthesize
 
 from tacit import hub
 from tacit.cli import main
+from tacit.methods import synthesis
+from tacit.methods.synthesis import pretraining
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import selection
@@ -42,6 +46,29 @@ def test_the_best_candidate_is_released_under_one_promise(
     assert main(["sample", "--model", str(folders / "run" / "model"), "--count", "7", "--out", str(folders / "x")]) == 0
 
 
+def test_each_rate_of_curiosity_begins_with_its_own_public_training(
+    folders: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "number_of_runs", lambda stop, law, noise: 4)
+    began: list[float] = []
+
+    def pretrain(plan: Any, encoder: Any, columns: Any, **how: Any) -> Any:
+        began.append(plan.pretraining.curiosity.rate if plan.pretraining.curiosity else 0.0)
+        short = dataclasses.replace(plan, pretraining=dataclasses.replace(plan.pretraining, steps=21))
+        return dataclasses.replace(pretraining.pretrain(short, encoder, columns, **how), provenance="elsewhere")
+
+    monkeypatch.setattr(synthesis, "pretrain", pretrain)
+    words = (*SMALL, "--no-rake", "--public", str(folders / "others"), "--provenance", "elsewhere")
+    assert synthesize(folders, "visits", *words, "--choose", "curiosity-rate=0,0.3", "clip-norm=1,2") == 0
+    assert began == [0.0, 0.3]
+    told = capsys.readouterr().out
+    assert "of 4 candidate plans" in told
+    assert "candidates: curiosity-rate 0" in told
+    assert Certificate.load(folders / "run" / "certificate.json").verify().private
+    chosen = hub.load(folders / "run" / "model").value.plan.pretraining
+    assert chosen.curiosity is None or chosen.curiosity.rate == 0.3
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -49,6 +76,9 @@ def test_the_best_candidate_is_released_under_one_promise(
         (("--choose", "learning-rate=fast"), "with numbers"),
         (("--choose", "clip-norm=1", "clip-norm=2"), "once"),
         (("--clip-norm", "1", "--choose", "clip-norm=1,2"), "not also as --clip-norm"),
+        (("--choose", "curiosity-rate=0,0.3"), "--curiosity-rate has no meaning here; expected it with --public"),
+        (("--curiosity-rate", "0.3"), "--curiosity-rate has no meaning here; expected it with --public"),
+        (("--method", "mst", "--curiosity-rate", "0.3"), "--curiosity-rate has no meaning here; expected it with a"),
         (("--method", "mst", "--choose", "clip-norm=1,2"), "our settings of privorl"),
         (("--paper", "--choose", "clip-norm=1,2"), "our settings of privorl"),
     ],

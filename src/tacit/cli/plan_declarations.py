@@ -129,13 +129,15 @@ class Synthesize(Spending):
         paper: the published settings of privorl or privorl-j, with millions of parameters (for an accelerator), not
             ours.
         expected_batch_size: expected number of units in a noisy gradient.
+        curiosity_rate: share of each public batch that novel generated rows replace in privorl's pre-training, with
+            --public (the paper's curiosity; its rate is 0.3).
         no_rake: leave out the noisy histograms of the rows that privorl and privorl-j release besides the model,
             within the same promise, and by which they weight what is sampled. With --public, their bins are cut by the
             public records.
         choose: settings of privorl to choose from by the records themselves, each as NAME=VALUE,VALUE: all combinations
             are candidates, of which a secret number is run and the best released, within the same promise. Names:
-            steps, expected-batch-size, clip-norm, rows-per-unit, noise-multiplicity, learning-rate. It takes about ten
-            times as long; how long exactly must not become known, and it cannot be resumed.
+            steps, expected-batch-size, clip-norm, rows-per-unit, noise-multiplicity, learning-rate, curiosity-rate. It
+            takes about ten times as long; how long exactly must not become known, and it cannot be resumed.
         device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
         rows: how many synthetic transitions to write; 100,000 by default.
         trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
@@ -159,6 +161,7 @@ class Synthesize(Spending):
     provenance: str | None = None
     paper: bool = False
     expected_batch_size: float | None = None
+    curiosity_rate: float | None = None
     no_rake: bool = False
     choose: tuple[str, ...] = ()
     device: str = "cpu"

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
@@ -24,7 +24,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods import selection, synthesis
-from tacit.methods.synthesis import Pretraining, Raking, TransitionsPlan, trajectories
+from tacit.methods.synthesis import Curiosity, Pretraining, Raking, TransitionsPlan, trajectories
 from tacit.methods.synthesis.baselines.plan import table_plan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
@@ -54,8 +54,9 @@ NAMES: dict[str, Callable[[str], Any]] = {
     "rows-per-unit": int,
     "noise-multiplicity": int,
     "learning-rate": float,
+    "curiosity-rate": float,
 }
-"""Settings that may be chosen, and what their values are: none of them changes what public pre-training begins with."""
+"""Settings that may be chosen, and what their values are."""
 
 
 def options_of(method: SynthesisMethod) -> tuple[str, ...]:
@@ -64,6 +65,7 @@ def options_of(method: SynthesisMethod) -> tuple[str, ...]:
     return (
         *names,
         *(("expected_batch_size",) if method in DIFFUSED else ()),
+        *(("curiosity_rate",) if method == PRIVORL else ()),
         *(() if method in ("pgm", "pate-gan") else PUBLIC),
     )
 
@@ -141,13 +143,22 @@ def _transitions(command: Synthesize) -> TransitionsPlan:
         public = others(command, read_spec(command.data)[0], "public")
         epoch = None if public is None else len(public.columns["rewards"])
         return TransitionsPlan.paper(population=command.population, provenance=command.provenance, epoch=epoch)
-    pretraining = None if command.provenance is None else Pretraining(provenance=command.provenance)
+    pretraining = _pretraining(command)
     plan = TransitionsPlan(pretraining=pretraining)
     if several(command):
         plan = TransitionsPlan.for_people(
             population=command.population, epsilon=command.epsilon, pretraining=pretraining
         )
     return dataclasses.replace(plan, **_changes(command, plan), raking=_raking(command))
+
+
+def _pretraining(command: Synthesize) -> Pretraining | None:
+    rate = command.curiosity_rate
+    if command.provenance is None:
+        if rate is not None:
+            raise options.meaningless("synthesize", "--curiosity-rate", "it with --public, whose training it changes")
+        return None
+    return Pretraining(provenance=command.provenance, curiosity=Curiosity(rate=rate) if rate else None)
 
 
 def _trajectories(command: Synthesize) -> TrajectoriesPlan:
@@ -382,13 +393,21 @@ def plan_of(
     return selection.SelectionPlan(candidates=tuple(map(one, candidates(command))), judge=judge)
 
 
-def chosen(command: Synthesize, plan: selection.SelectionPlan, vault: Vault, start: Any) -> Release[Any]:
+def chosen(
+    command: Synthesize, plan: selection.SelectionPlan, vault: Vault, starts: Mapping[Pretraining, Any]
+) -> Release[Any]:
     """The best run, and in words which candidate it was.
+
+    Args:
+        command: the options.
+        plan: the choice.
+        vault: the private records.
+        starts: the starting point to which each public pre-training of a candidate led.
 
     Raises:
         Interrupted: it was stopped after the ledger was charged.
     """
-    attempt = functools.partial(synthesis.fit, pretrained=start, device=command.device)
+    attempt = functools.partial(synthesis.fit, pretrained=starts or None, device=command.device)
     with without_checkpoint(vault.ledger), progress("Training with privacy, a secret number of times"):
         release = selection.fit(plan, vault, attempt=attempt, judge=synthesis.Closeness())
     best = list(candidates(command))[release.choice.candidate]

@@ -263,13 +263,16 @@ def fitted(
         Interrupted: a method that keeps no checkpoint was stopped after the ledger was charged.
     """
     learns = learner(command.method)
-    start = None
+    starts: dict[Any, Any] = {}
     if public is not None and begins(command.method):
         with watch.phase("Public pre-training"):
-            start = _start(command, learns, plan.candidates[0] if command.choose else plan, public, vault.spec)
+            for one in plan.candidates if command.choose else (plan,):
+                if one.pretraining not in starts:
+                    starts[one.pretraining] = _start(command, learns, one, public, vault.spec)
     with watch.phase("Training with privacy"):
         if command.choose:
-            return synthesis_runs.keep(run, chosen(command, plan, vault, start))
+            return synthesis_runs.keep(run, chosen(command, plan, vault, starts))
+        start = starts.get(plan.pretraining) if starts else None
         if command.method in DIFFUSED:
             return synthesis_runs.train(
                 run, learns.fit, plan, vault, pretrained=start, resume=command.resume, device=command.device

@@ -17,6 +17,7 @@ from tacit.errors import HardwareError, LedgerError, PlanError, PlanExhausted
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods import synthesis
 from tacit.methods.synthesis import curiosity, diffusion
+from tacit.methods.synthesis.training import starting_point
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -129,6 +130,27 @@ def test_the_declared_pretraining_is_the_one_used(tmp_path: Path) -> None:
     release = synthesis.fit(declared, vault, pretrained=start)
     assert any("simulated" in line for line in release.certificate.not_covered)
     assert not vault.ledger.spent()[0] > 8.0
+
+
+def test_of_several_starting_points_that_of_the_plans_own_pretraining_is_taken(tmp_path: Path) -> None:
+    vault = vault_in(tmp_path)
+    plain, curious, other = (
+        plan_of(pretraining=synthesis.Pretraining(provenance="simulated", steps=21, batch=64, curiosity=one))
+        for one in (None, synthesis.Curiosity(rate=0.3), synthesis.Curiosity(rate=0.1))
+    )
+    columns = {name: COLUMNS[name] for name in FIELDS}
+    encoder = synthesis.Encoder.from_bounds(vault.spec)
+    starts = {one.pretraining: synthesis.pretrain(one, encoder, columns, seed=0) for one in (plain, curious)}
+    with pytest.raises(PlanError, match="not the pre-training"):
+        synthesis.fit(other, vault, pretrained=starts)
+    with pytest.raises(PlanError, match="not the pre-training"):
+        synthesis.fit(plan_of(), vault, pretrained=starts[plain.pretraining])
+    begun = [
+        starting_point(one, vault, starts, lambda _: starts[plain.pretraining], where="synthesis")
+        for one in (plain, curious)
+    ]
+    assert begun == [starts[plain.pretraining], starts[curious.pretraining]]
+    assert vault.ledger.spent()[0] == 0
 
 
 def test_samples_are_inside_the_public_bounds_and_seeded(tmp_path: Path) -> None:

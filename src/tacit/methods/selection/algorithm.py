@@ -85,11 +85,11 @@ class SelectionPlan:
     def label(self) -> Label:
         """The certificate's words."""
         starts = {getattr(candidate, "pretraining", None) for candidate in self.candidates} - {None}
-        public = sorted(
-            f"public pre-training: {start.provenance} (declared by the user, not checked here)"
-            for start in starts
-            if start is not None
-        )
+        provenances = {start.provenance for start in starts if start is not None}
+        public = [
+            f"public pre-training: {provenance} (declared by the user, not checked here)"
+            for provenance in sorted(provenances)
+        ]
         return Label(
             covered=(
                 f"all runs of the {len(self.candidates):,} candidates, their judgement, and the choice of the best",

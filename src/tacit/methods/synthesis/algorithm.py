@@ -13,6 +13,7 @@ Input: public rows, private rows behind a vault, a calibrated plan (T, q, C, sig
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tacit.hardware import torch_device
@@ -20,7 +21,7 @@ from tacit.methods.synthesis.curiosity import Generated
 from tacit.methods.synthesis.diffusion import Denoising
 from tacit.methods.synthesis.plan import PART, TransitionsPlan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
-from tacit.methods.synthesis.settings import Progress
+from tacit.methods.synthesis.settings import Pretraining, Progress
 from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.methods.synthesis.training import Observe, Training, starting_point
 from tacit.privacy.certificate.certificate import Release
@@ -31,7 +32,7 @@ def fit(
     plan: TransitionsPlan,
     vault: Vault,
     *,
-    pretrained: Pretrained | None = None,
+    pretrained: Pretrained | Mapping[Pretraining, Pretrained] | None = None,
     folder: Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -43,7 +44,8 @@ def fit(
     Args:
         plan: calibrated for the vault's unit.
         vault: the private rows and their ledger.
-        pretrained: the starting point that `plan.pretraining` declares (`synthesis.pretrain`); None without one.
+        pretrained: the starting point that `plan.pretraining` declares (`synthesis.pretrain`), or one by each
+            pre-training of several plans, for a selection among them; None without one.
         folder: where checkpoints go, after every block of claimed steps (at most 1 % of them).
         resume: go on from `folder`'s checkpoint, or from the start where a run was stopped before its first one; steps
             that were claimed but not kept are lost, never run again.

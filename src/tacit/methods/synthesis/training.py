@@ -263,14 +263,19 @@ AnyStart = TypeVar("AnyStart", bound=Start)
 
 
 def starting_point(
-    plan: DiffusionPlan, vault: Vault, pretrained: AnyStart | None, random: Callable[[Encoder], AnyStart], *, where: str
+    plan: DiffusionPlan,
+    vault: Vault,
+    pretrained: AnyStart | Mapping[Pretraining, AnyStart] | None,
+    random: Callable[[Encoder], AnyStart],
+    *,
+    where: str,
 ) -> AnyStart:
     """Where training begins: as the plan declares, with an encoder of the private data's own public bounds.
 
     Args:
         plan: says whether there is public pre-training.
         vault: the private rows.
-        pretrained: what the user passed.
+        pretrained: what the user passed: the starting point, or one by each pre-training.
         random: random weights.
         where: the method's name.
 
@@ -280,7 +285,11 @@ def starting_point(
     if plan.raking is not None:
         plan.raking.require(vault.spec)
     declared, bounds = "none" if plan.pretraining is None else plan.pretraining.provenance, vault.spec
-    start = pretrained
+    start: AnyStart | None
+    if isinstance(pretrained, Mapping):
+        start = None if plan.pretraining is None else pretrained.get(plan.pretraining)
+    else:
+        start = pretrained
     if start is None and plan.pretraining is None:
         start = random(Encoder.from_bounds(bounds))
     if start is None or start.provenance != declared:
