@@ -68,6 +68,7 @@ EXPERIMENTS = (
     "table3_fidelity",
     "table4_pretraining",
     "figure4_ablation",
+    "ablation_medium",
     "table5_curiosity",
     "figure6_curves",
     "table6_attack",

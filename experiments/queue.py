@@ -113,6 +113,7 @@ QUEUE: tuple[Job, ...] = (
     Job("dppg_votes", 4.0),
     Job("mazes_plan", 1.0),
     Job("table1_mazes", 5.0),
+    Job("ablation_medium", 1.2),
     Job("table2_mazes", 11.0),
     Job("federation_scale", 0.5),
     Job("tune_cql", 0.7),

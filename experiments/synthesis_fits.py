@@ -89,12 +89,14 @@ class Diffusion:
         change: an ablation.
         curiosity: rate in pre-training.
         raking: whether noisy histograms are released besides, by which its rows are weighted.
+        append: whether novel rows join the public batches of "Cur" (the authors' code), or take places in them.
         general: whether these are the tables of any task (`Raking.of`), in place of those for points in a plane.
         rows: private rows at most; 1 shows what noise alone makes, 0 stops after the public rows.
     """
 
     change: ablations.Name | None = None
     curiosity: float | None = None
+    append: bool = False
     raking: bool = False
     general: bool = False
     rows: int | None = None
@@ -126,7 +128,8 @@ class Diffusion:
             plan = ablations.curious(plan, synthesis.Curiosity(rate=self.curiosity))
         if self.change == "NonPre":
             return dataclasses.replace(plan, pretraining=None)
-        return ablations.curious(plan, synthesis.Curiosity()) if self.change == "Cur" else plan
+        curious = synthesis.Curiosity(mode="append_pool" if self.append else "replace")
+        return ablations.curious(plan, curious) if self.change == "Cur" else plan
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Pre-train (or take what is kept), fit through the doors, sample."""

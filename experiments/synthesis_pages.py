@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from experiments import (
+    ablation_medium,
     figure4_ablation,
     figure6_curves,
     figure9_learning,
@@ -63,6 +64,7 @@ WORDS = {
     "independent": "real columns, permuted",
     "non_pre": "without pre-training",
     "cur": "curious pre-training, rate 0.3",
+    "cur_append": "curious pre-training, rows appended",
     "fine_cur": "curious fine-tuning",
     "non_priv": "no noise, not private",
 }
@@ -184,6 +186,19 @@ def figure4() -> str:
     """Ablations of pre-training."""
     chosen = [(way, epsilon) for epsilon in figure4_ablation.EPSILONS for way in figure4_ablation.WAYS]
     return rows_of(chosen)
+
+
+def medium() -> str:
+    """Ablations in medium, a column an epsilon."""
+    results, rows = ablation_medium.store(), []
+    for way in ablation_medium.SHOWN:
+        promised = ways.WAYS[way].private
+        cells = [
+            shown(ablation_medium.column, results, way, epsilon if promised else 0.0)
+            for epsilon in ablation_medium.EPSILONS
+        ]
+        rows.append([WORDS[way], *cells])
+    return markdown([f"epsilon {epsilon:g}" for epsilon in ablation_medium.EPSILONS], rows)
 
 
 def table5() -> str:
@@ -323,6 +338,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "table4_pretraining": table4,
     "figure4_ablation": figure4,
     "table5_curiosity": table5,
+    "ablation_medium": medium,
     "figure6_curves": figure6,
     "table6_attack": table6,
     "table6_shadows": table6_power,

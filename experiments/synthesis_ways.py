@@ -8,7 +8,8 @@ mst, aim, privsyn  marginals at their best public bins; `aim_3` knows three colu
                    `aim_wide` is for rows of many columns: 16 bins, and two rounds a column at most
 pgm_paper          PGM as the paper ran it (four bins, their centres)
 pate_gan           a GAN behind noisy votes; `pre_pate_gan` with public pre-training that is kept
-non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_50` has a rate of 0.5
+non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_50` has a rate of 0.5,
+                   `cur_append` appends novel rows as the authors' code does
 pretraining        public rows alone, without any private one
 noise_only         tacit's plan on a vault that holds a single row
 independent        the real columns, each permuted by itself: marginals without structure, no privacy at all
@@ -170,6 +171,7 @@ WAYS: dict[str, Way] = {
     "independent": Shown(permuted=True),
     "non_pre": Diffusion("NonPre"),
     "cur": Diffusion("Cur"),
+    "cur_append": Diffusion("Cur", append=True),
     "fine_cur": Diffusion("FineCur"),
     "non_priv": Diffusion("NonPriv"),
     "cur_50": Diffusion(curiosity=0.5),

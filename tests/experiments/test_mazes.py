@@ -18,6 +18,7 @@ from experiments.synthesis_agents import LONG, MAZE
 from experiments.trajectory_domains import MazePeople
 
 from experiments import (
+    ablation_medium,
     check,
     mazes_plan,
     synthesis_cache,
@@ -142,6 +143,18 @@ def test_the_general_histograms_and_three_columns_at_once_are_rows_of_their_own(
     assert {way: asked[way]["plan"]["degree"] for way in ("aim", "aim_3")} == {"aim": 2, "aim_3": 3}
     other = {name: value for name, value in asked["aim"]["plan"].items() if name != "degree"}
     assert other == {name: value for name, value in asked["aim_3"]["plan"].items() if name != "degree"}
+
+
+def test_an_ablation_in_medium_differs_from_tacit_in_one_thing() -> None:
+    keys = ablation_medium.rows()
+    assert [len(group) for group in ablation_medium.together(keys)] == [2 * 5 + 1] * 3
+    asked = {way: ablation_medium.configuration(f"medium/iql_long/{way}/10/10") for way in ablation_medium.WAYS[:-1]}
+    starts = {way: one["table"]["plan"]["pretraining"] for way, one in asked.items()}
+    assert starts["non_pre"] is None
+    assert starts["tacit"]["curiosity"] is None
+    assert (starts["cur"]["curiosity"]["mode"], starts["cur_append"]["curiosity"]["mode"]) == ("replace", "append_pool")
+    assert {way for way, one in asked.items() if one["table"]["ablation"] is not None} == {"fine_cur"}
+    assert {one["agent"]["steps"] for one in asked.values()} == {24_000}
 
 
 @pytest.mark.usefixtures("small_pools")
