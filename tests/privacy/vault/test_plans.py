@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
-from vault_cases import SumPlan
+from vault_cases import SumPlan, open_vault
 
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
@@ -45,3 +46,10 @@ def test_an_epsilon_that_no_certificate_could_state_is_refused_before_anything_i
     large = dataclasses.replace(fits, epsilon=485.0, noise_multiplier=0.0375)
     with pytest.raises(PlanError, match="choose a smaller epsilon"):
         plans.bound(large)
+
+
+def test_a_plan_that_is_not_calibrated_is_refused_in_these_words(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    with pytest.raises(PlanError, match=r"the plan is not calibrated; .+ calibrate the plan with unit=vault.unit"):
+        vault.reserve(SumPlan())
+    assert vault.ledger.spent() == (0.0, 0.0)

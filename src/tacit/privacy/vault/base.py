@@ -153,8 +153,9 @@ class BaseVault:
             BudgetExceeded: the ledger cannot pay; nothing was charged.
         """
         if plan.unit != self.unit:
+            what = "is not calibrated" if plan.unit is None else f"protects {plan.unit}, the ledger {self.unit}"
             raise PlanError(
-                f"the plan protects {plan.unit}, the ledger {self.unit}",
+                f"the plan {what}",
                 where=f"{plan.method} plan",
                 expected="the ledger's own unit, relation and population",
                 remedy="calibrate the plan with unit=vault.unit",
