@@ -60,7 +60,6 @@ EXPERIMENTS = (
     "tune_agents",
     "tune_half_cheetah",
     "table1_half_cheetah",
-    "tune_half_cheetah_synthesis",
     "tune_kitchen",
     "table1_kitchen",
     "table1_mazes",

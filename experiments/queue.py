@@ -119,7 +119,6 @@ QUEUE: tuple[Job, ...] = (
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
     Job("table1_half_cheetah", 3.0),
-    Job("tune_half_cheetah_synthesis", 1.2),
     Job("tune_kitchen", 0.2),
     Job("table1_kitchen", 1.5),
     Job("tune_alignment", 1.2),

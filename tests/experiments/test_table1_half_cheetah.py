@@ -14,7 +14,7 @@ from experiments.synthesis_agents import Untaught
 from experiments.table1_half_cheetah import ACTIONS, DOMAINS, Replay, digest
 from experiments.tune_half_cheetah import COLLECTORS, Collector
 
-from experiments import synthesis_cache, table1_half_cheetah, tune_half_cheetah, tune_half_cheetah_synthesis
+from experiments import synthesis_cache, table1_half_cheetah, tune_half_cheetah
 from tacit.errors import DataError
 
 TINY = Replay(population=300, collector=Collector(16, since=0.5))
@@ -94,20 +94,6 @@ def test_all_rows_have_the_same_seeds_and_both_epsilons() -> None:
     assert asked["domain"]["collector"] == {"type": "Collector", "episodes": 1_920, "since": 0.0}
     assert "collect" not in asked["domain"]
     assert DOMAINS[Replay.name].collector is COLLECTORS["long"]
-
-
-def test_what_is_tried_for_synthesis_differs_in_one_thing_and_is_on_the_robots_of_the_search() -> None:
-    pytest.importorskip("mujoco")
-    asked = {key: tune_half_cheetah_synthesis.configuration(key) for key in tune_half_cheetah_synthesis.rows()}
-    assert len({str(one) for one in asked.values()}) == len(asked) == 14
-    for key, one in asked.items():
-        robot, name = key.split("/")
-        usual = asked[f"{robot}/default"]
-        changed = {part for part in one if one[part] != usual[part]}
-        wanted = {"default": set(), "pairs": {"raking"}, "unraked": {"raking"}}
-        more = {"population", "plan", "raking", "guarantee"}  # a rate, and delta, follow from the number of people
-        assert changed == wanted.get(name, more if name == "million" else {"plan"}), key
-    assert len(asked["first/pairs"]["raking"]["tables"]) == 41 + 4 + 18
 
 
 def test_agents_of_one_seed_learn_together() -> None:
