@@ -24,6 +24,8 @@ from experiments import (
     experts_tables,
     mobility_frontier,
     mobility_tables,
+    table1_half_cheetah,
+    table1_mazes,
 )
 from experiments import table1_transitions as table1
 from experiments import table2_trajectories as table2
@@ -84,6 +86,25 @@ def transitions() -> Pairs:
     return pooled(found)
 
 
+def mazes() -> Pairs:
+    """Table I in the mazes with agents of long training: tacit against the baselines."""
+    found = {}
+    for (way, key), pair in table1_mazes.matches(table1_mazes.store()).items():
+        domain, agent, epsilon = key.split("/")
+        found[way, f"{domain}, {SHORT[agent.removesuffix('_long')]}, epsilon {epsilon}"] = pair
+    return pooled(found)
+
+
+def half_cheetah() -> Pairs:
+    """Table I on half-cheetah: tacit against the baselines, and against policies that learn nothing."""
+    results, found = table1_half_cheetah.store(), {}
+    for epsilon in table1_half_cheetah.EPSILONS:
+        own = table1_half_cheetah.column(results, "raked", epsilon)
+        for way in (*table1_half_cheetah.RIVALS, *table1_half_cheetah.TRIVIAL):
+            found[way, f"epsilon {epsilon:g}"] = own, table1_half_cheetah.column(results, way, epsilon)
+    return found
+
+
 def trajectories() -> Pairs:
     """Table II: transitions with raking against models of trajectories."""
     results, found = table2.store(), {}
@@ -142,6 +163,8 @@ def movement(measures: Sequence[str] = ("SEQ",)) -> Pairs:
 
 
 FAMILIES: Mapping[str, Family] = {
+    "table1_mazes": Family("tacit", "return", mazes),
+    "table1_half_cheetah": Family("tacit", "return", half_cheetah),
     "table1_transitions": Family("tacit", "return", transitions),
     "table2_trajectories": Family("transitions with raking", "return", trajectories),
     "experts_table": Family("clone votes", "return", experts),

@@ -50,7 +50,13 @@ from tacit.envs.populations import Kind
 PAGES = ROOT / "docs" / "results"
 SCALE = ROOT / "docs" / "scale.md"
 PLACE = re.compile(r"(<!-- results: ([\w ]+) -->\n)(?:(?:(?!<!-- results).)*?<!-- end -->\n)?", re.DOTALL)
-RIVALS = {**trajectory_pages.WHOLE, **synthesis_pages.WORDS, **experts_tables.PRIVATE, **experts_tables.REFERENCES}
+RIVALS = {
+    **trajectory_pages.WHOLE,
+    **synthesis_pages.WORDS,
+    **synthesis_pages.UNTAUGHT,
+    **experts_tables.PRIVATE,
+    **experts_tables.REFERENCES,
+}
 """Of tables of tests."""
 SECONDS = ("seconds", "cpu_s", "agent_cpu_s", "pretrain_cpu_s", "train_cpu_s", "sample_cpu_s")
 """Names of values that are seconds of work."""

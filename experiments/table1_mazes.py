@@ -15,6 +15,7 @@ that learn nothing stand in `experiments.table1_trivial`, from the same starts.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -108,24 +109,16 @@ def column(results: Store, domain: str, agent: str, way: str, epsilon: float) ->
     return returns.column(results, returns.cells(domain, (agent,), (way,), (epsilon,), SEEDS))
 
 
-def matches(results: Store) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """By rival and "MAZE/AGENT/EPSILON" tacit's returns and the rival's.
-
-    Raises:
-        LookupError: a cell is missing or has another configuration.
-    """
-    return {
-        way: {
-            f"{domain}/{agent}/{epsilon:g}": (
-                column(results, domain, agent, OWN, epsilon),
-                column(results, domain, agent, way, epsilon),
-            )
-            for domain in DOMAINS
-            for agent in agents_of(domain)
-            for epsilon in EPSILONS
-        }
-        for way in RIVALS
-    }
+def matches(results: Store) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
+    """By rival and "MAZE/AGENT/EPSILON" tacit's returns and the rival's, where all rows of both are there."""
+    found = {}
+    for way, domain, epsilon in itertools.product(RIVALS, DOMAINS, EPSILONS):
+        for agent in agents_of(domain):
+            mine, theirs = (returns.cells(domain, (agent,), (one,), (epsilon,), SEEDS) for one in (OWN, way))
+            if all(results.has(cell.key) for cell in (*mine, *theirs)):
+                pair = returns.column(results, mine), returns.column(results, theirs)
+                found[way, f"{domain}/{agent}/{epsilon:g}"] = pair
+    return found
 
 
 def figures() -> list[Figure]:

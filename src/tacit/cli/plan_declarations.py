@@ -20,7 +20,7 @@ from tacit.cli.options import (
 from tacit.units import Relation
 
 Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
-"""Methods that learn from private records alone, to compare with."""
+"""Methods to compare with, whose models begin with no public training; public records may cut their bins."""
 SynthesisMethod = Literal["privorl", "privorl-j", "mst", "aim", "pgm", "privsyn", "pate-gan", "pre-pate-gan"]
 """Methods of `tacit synthesize`."""
 EvaluationMethod = Literal["residual", "pdis", "wpdis", "fqe", "dr", "gpope", "ssp", "lsw", "lsl"]
