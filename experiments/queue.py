@@ -104,22 +104,13 @@ def command_line(
 
 
 QUEUE: tuple[Job, ...] = (
-    Job("improvement", 3.0),
-    Job("tune_improvement_peers", 0.5),
-    Job("improvement_peers", 3.0),
     Job("mobility_attack", 1.0),
-    Job("dppg_votes", 0.6, ("HalfCheetah/votes/8", "Hopper/votes/8")),
-    Job("dppg_fair", 5.0),
     Job("dppg_votes", 4.0),
     Job("mazes_plan", 1.0),
-    Job("table1_mazes", 5.0),
     Job("ablation_medium", 1.2),
     Job("table2_mazes", 11.0),
-    Job("federation_scale", 0.5),
     Job("tune_cql", 0.7),
     Job("experts_ppo", 3.0),
-    Job("table1_half_cheetah", 3.0),
-    Job("tune_kitchen", 0.2),
     Job("table1_kitchen", 1.5),
     Job("tune_alignment", 1.2),
     Job("alignment", 8.0),
