@@ -22,7 +22,7 @@ from experiments import synthesis_fits as fits
 from experiments import synthesis_ways as ways
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
-from experiments.synthesis_agents import KITCHEN, LOCOMOTION, MAZE
+from experiments.synthesis_agents import KITCHEN, LOCOMOTION, MAZE, Untaught
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import DOMAINS, Domain
 from tacit.agents.offline import Policy, Watch, train_tables
@@ -120,6 +120,25 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Map
             results.put(cell.key, dataset=dataset, seed=seed, values=values | {"agent_cpu_s": spent})
             print(f"{cell.key}: return {values['return']:.1f}", flush=True)
         print(f"{name} seed {seed} {agent}: {made:.0f} CPU s of tables, {spent} an agent", flush=True)
+
+
+def by_seed(keys: Sequence[str], untaught: Sequence[str]) -> list[list[str]]:
+    """Agents of one seed learn in one stack; policies that learn nothing ("POLICY/SEED") are rows of their own."""
+    groups: dict[str, list[str]] = {}
+    for key in keys:
+        policy = key.split("/")[0]
+        groups.setdefault(key if policy in untaught else str(Cell.of(key).seed), []).append(key)
+    return list(groups.values())
+
+
+def judge_untaught(key: str, results: Store, here: Domain, actions: int, dataset: str) -> None:
+    """Put the row "POLICY/SEED" of a policy that learns nothing: "random", or one that stands still."""
+    policy, word = key.split("/")
+    seed = int(word)
+    found = here.returns(Untaught(actions, float(policy == "random"), np.random.default_rng(seed)), seed)
+    values = {name: round(float(one[0]), 2) for name, one in found.items()}
+    results.put(key, dataset=dataset, seed=seed, values=values)
+    print(f"{key}: {values}", flush=True)
 
 
 def config(domain: str, agent: str, scale: fits.Scale) -> Any:

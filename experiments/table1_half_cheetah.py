@@ -31,7 +31,6 @@ from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.envs import half_cheetah
 from experiments.store import Store
-from experiments.synthesis_agents import Untaught
 from experiments.synthesis_cache import FIELDS, Columns, kept
 from experiments.synthesis_domains import HalfCheetah
 from experiments.synthesis_returns import Cell
@@ -121,35 +120,20 @@ def store(path: Path | None = None) -> Store:
 
 def together(keys: Sequence[str]) -> list[list[str]]:
     """Agents of one seed learn in one stack."""
-    groups: dict[tuple[bool, str], list[str]] = {}
-    for key in keys:
-        trivial = key.split("/")[0] in TRIVIAL
-        groups.setdefault((trivial, key if trivial else key.rsplit("/", 1)[1]), []).append(key)
-    return list(groups.values())
+    return returns.by_seed(keys, TRIVIAL)
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
     """Make rows; agents of one seed in one stack."""
     trivial = [key for key in keys if key.split("/")[0] in TRIVIAL]
     for key in trivial:
-        run_trivial(key, results)
+        returns.judge_untaught(key, results, DOMAINS[Replay.name], ACTIONS, "HalfCheetah-v5")
     returns.fill(results, [Cell.of(key) for key in keys if key not in trivial], fits.FULL, DOMAINS)
 
 
 def run_row(key: str, results: Store) -> None:
     """Make one row."""
     run_rows([key], results)
-
-
-def run_trivial(key: str, results: Store) -> None:
-    """Judge a policy that learns nothing."""
-    policy, word = key.split("/")
-    seed = int(word)
-    untaught = Untaught(ACTIONS, float(policy == "random"), np.random.default_rng(seed))
-    found = DOMAINS[Replay.name].returns(untaught, seed)
-    values = {name: round(float(one[0]), 2) for name, one in found.items()}
-    results.put(key, dataset="HalfCheetah-v5", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def column(results: Store, way: str, epsilon: float) -> np.ndarray:

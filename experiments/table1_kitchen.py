@@ -36,7 +36,6 @@ from experiments.configuration import Json, describe
 from experiments.dppg_tables import markdown
 from experiments.envs import kitchen
 from experiments.store import Store
-from experiments.synthesis_agents import Untaught
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_cells import shown
 from experiments.synthesis_domains import Kitchen, Values
@@ -155,18 +154,14 @@ def store(path: Path | None = None, *, quick: bool = False) -> Store:
 
 def together(keys: Sequence[str]) -> list[list[str]]:
     """Agents of one seed learn in one stack."""
-    groups: dict[tuple[bool, str], list[str]] = {}
-    for key in keys:
-        trivial = key.split("/")[0] in TRIVIAL
-        groups.setdefault((trivial, key if trivial else key.split("/")[4]), []).append(key)
-    return list(groups.values())
+    return returns.by_seed(keys, TRIVIAL)
 
 
 def run_rows(keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL) -> None:
     """Make rows; agents of one seed in one stack."""
     for key in keys:
         if key.split("/")[0] in TRIVIAL:
-            run_trivial(key, results)
+            returns.judge_untaught(key, results, DOMAINS[Glance.name], MOVED, "FrankaKitchen-v1")
     wanted = [Cell.of(key) for key in keys if key.split("/")[0] not in TRIVIAL]
     returns.fill(results, wanted, scale, DOMAINS)
 
@@ -174,16 +169,6 @@ def run_rows(keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL)
 def run_row(key: str, results: Store) -> None:
     """Make one row."""
     run_rows([key], results)
-
-
-def run_trivial(key: str, results: Store) -> None:
-    """Judge a policy that learns nothing."""
-    policy, word = key.split("/")
-    seed = int(word)
-    found = DOMAINS[Glance.name].returns(Untaught(MOVED, float(policy == "random"), np.random.default_rng(seed)), seed)
-    values = {name: round(float(one[0]), 2) for name, one in found.items()}
-    results.put(key, dataset="FrankaKitchen-v1", seed=seed, values=values)
-    print(f"{key}: {values}", flush=True)
 
 
 def column(results: Store, way: str, epsilon: float, seeds: Sequence[int] = SEEDS) -> np.ndarray:
