@@ -1,0 +1,142 @@
+"""Who is one unit: the one law by which an id, whatever source it comes from, becomes a key; names and twins of keys.
+
+Files, frames, arrays, databases, positions, texts, devices and registers all ask this module.
+
+- A key is a text without white space (Unicode's) at its ends. Whole numbers of any size are the texts of their digits,
+  and so are decimals and floats without a fraction; bytes are their hexadecimal digits. "1", "01" and "1.0" are three
+  keys. Fractions, truth values, dates and all else are no ids.
+- Nothing is no id, and neither are the words for nothing, such as NA (`columns.MISSING`, in capitals or not).
+- *Twins* are keys that a person could take for one: alike but for case, width, Unicode form, runs of white space or
+  invisible characters (`folded`). They are refused, unless it is declared that they are different units, or one.
+"""
+
+from __future__ import annotations
+
+import decimal
+import hashlib
+import numbers
+import unicodedata
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.columns import MISSING
+from tacit.errors import DataError
+
+UnitKey = Literal["exact", "folded"]
+"""What twins are: different units ("exact"), or one ("folded"). Without a word they are refused."""
+NAME_BYTES = 16
+"""Of a key's digest: 2^64 ids until two of them are likely to share one."""
+TWINS = "write the id of each unit in one way; or say unit_key='exact' (in a command --unit-key exact) if ids that "
+TWINS += "differ by case or form alone are different units, 'folded' if they are one"
+
+_NOTHING = frozenset(word.casefold() for word in MISSING) | {"nat"}
+_EXACT = 1 << 53
+"""From here on, floats skip whole numbers, and two ids may have become one."""
+_IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+"""Characters that nobody sees, beside those of Unicode's kinds Cf and Cc and the variation selectors."""
+
+
+class NoKey(ValueError):
+    """An id that is none, with what it is."""
+
+
+def key(value: Any, unit_key: UnitKey | None = None) -> str:
+    """The key of an id, given what twins are.
+
+    Raises:
+        NoKey: it is missing, or is neither text, bytes nor a whole number; the message shows no cell.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+    elif isinstance(value, (bytes, bytearray, memoryview)):
+        text = bytes(value).hex()
+    else:
+        text = _digits(value)
+    if text.casefold() in _NOTHING:
+        raise NoKey("is missing")
+    return folded(text) if unit_key == "folded" else text
+
+
+def _digits(value: Any) -> str:
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+        raise NoKey("is missing")
+    if isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)) and float(value).is_integer() and abs(float(value)) < _EXACT:
+        return str(int(value))
+    if isinstance(value, decimal.Decimal) and value.is_finite() and value == value.to_integral_value():
+        return str(int(value))
+    raise NoKey("is neither text, bytes nor a whole number")
+
+
+def folded(text: str) -> str:
+    """What is left of a key without case, width, Unicode form, invisible characters and runs of white space."""
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.lower()
+    for _ in range(2):  # a case may open a form, and a form a case
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
+    return " ".join("".join(c for c in text if not _invisible(c)).split())
+
+
+@cache
+def _invisible(character: str) -> bool:
+    hidden = unicodedata.category(character) in ("Cf", "Cc") and not character.isspace()
+    selects = "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
+    return hidden or selects or character in _IGNORED or "\u180b" <= character <= "\u180f"
+
+
+def names(keys: Iterable[str]) -> NDArray[np.uint8]:
+    """The digest of each key, by which units are dealt (`tacit.privacy.deals`), [U, 16] bytes; as private as the ids.
+
+    There is no secret in it: a key has the same name everywhere.
+    """
+    digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=NAME_BYTES).digest() for text in keys]
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, NAME_BYTES)
+
+
+def have_equals(rows: NDArray[np.uint8]) -> bool:
+    """Whether two of these digests [U, 16] are equal."""
+    halves = np.ascontiguousarray(rows).view(np.uint64)
+    order = np.lexsort(halves.T)
+    return bool((halves[order[1:]] == halves[order[:-1]]).all(axis=1).any())
+
+
+def require_no_twins(keys: Iterable[str], where: str, unit_key: UnitKey | None = None) -> None:
+    """Refuse different keys that differ by case or form alone.
+
+    Raises:
+        DataError: there are two, and nobody said what they are.
+    """
+    distinct = set(keys)
+    if unit_key is None and len({folded(text) for text in distinct}) < len(distinct):
+        raise twins(where)
+
+
+def twins(where: str) -> DataError:
+    """The refusal of twins."""
+    return DataError(
+        "two unit ids differ by case, width, form or invisible characters alone, and one unit could pass for two",
+        where=where,
+        expected="one way to write the id of each unit",
+        remedy=TWINS,
+    )
+
+
+def checked(unit_key: str | None, where: str) -> UnitKey | None:
+    """What twins are, if it is one of the words.
+
+    Raises:
+        DataError: it is none.
+    """
+    if unit_key is not None and unit_key not in get_args(UnitKey):
+        raise DataError(
+            "unit_key says nothing that is known",
+            where=where,
+            expected="'exact', 'folded' or None",
+            remedy="leave it out, so that ids that differ by case or form alone are refused",
+        )
+    return unit_key  # type: ignore[return-value]
