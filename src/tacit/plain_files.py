@@ -89,6 +89,19 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def private_folder(path: Path) -> Path:
+    """A folder that its owner alone may enter: made with mode 0700, or given it.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    if stat.S_IMODE(path.stat().st_mode) != 0o700:
+        path.chmod(0o700)
+    return path
+
+
 def write(path: Path, content: str, *, mode: int = 0o644) -> None:
     """Write a text, all or nothing: to a new file in the same folder, synced, then renamed.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.agents.language.small_files import encoder_written, model_written
+from tests.private_files import open_to_others
 
 from tacit import hub
 from tacit.agents.language.judges import Encoder, Judge
@@ -63,6 +64,7 @@ def test_a_run_is_released_reported_and_tried(
     assert "Different pairs" in page
     for path in run.rglob("*"):
         assert path.is_dir() or "private" in path.parts or CITY not in path.read_bytes().decode("latin1")
+    assert open_to_others(run / "private") == []
     certificate = json.loads((run / "certificate.json").read_text())
     assert certificate["plan"]["base"] == hub.load(run / "model").value.plan.base
     assert main(["report", str(run)]) == 0

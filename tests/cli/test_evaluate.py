@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from tests.private_files import open_to_others
 
 from tacit import hub
 from tacit.agents.features import OneHot
@@ -362,6 +363,7 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
     out = capsys.readouterr().out
     assert "NOT PRIVATE" in out
     assert "Publishing them voids the promise of this ledger" in out
+    assert open_to_others(tmp_path / "run" / "private") == []
     (found,) = (tmp_path / "run" / "private").iterdir()
     written = json.loads(found.read_text())
     assert "do not publish" in written["banner"]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.data.test_position_files import geometry, geopackage
+from tests.private_files import open_to_others
 
 from tacit import hub
 from tacit.cli import imitate, main
@@ -245,6 +246,7 @@ def test_the_curators_own_figures_stay_private(cells: Path, tmp_path: Path, caps
     assert "NOT PRIVATE" in capsys.readouterr().out
     found = json.loads((tmp_path / "run" / "private" / "measures-of-movement.json").read_text())
     assert found["banner"].startswith("PRIVATE")
+    assert open_to_others(tmp_path / "run" / "private") == []
     assert {"reference", "sequence", "robust"} == set(found["result"])
     told = [entry.payload for entry in Ledger.read(f"{source}.ledger").entries() if entry.kind == "note"]
     assert [note["text"] for note in told if note["kind"] == "nonprivate"] == ["measures of movement"]

@@ -12,6 +12,7 @@ from typing import get_args
 import numpy as np
 import pytest
 from test_synthesize import CANARY, PROMISE, SPEC, write_records
+from tests.private_files import open_to_others
 
 from tacit import hub
 from tacit.cli import main, plan_declarations
@@ -235,6 +236,7 @@ def test_the_curators_figures_stay_under_private(folders: Path, capsys: pytest.C
     words = ("--method", "privsyn", "--bins", "4", "--holdout", str(folders / "others"), "--nonprivate-diagnostics")
     assert synthesize(folders, "visits", *words) == 0
     assert "NOT PRIVATE" in capsys.readouterr().out
+    assert open_to_others(folders / "run" / "private") == []
     (written,) = (folders / "run" / "private").iterdir()
     found = json.loads(written.read_text())
     assert found["banner"].startswith("PRIVATE")

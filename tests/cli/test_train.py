@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.private_files import open_to_others
 
 from tacit import hub
 from tacit.cli import main, train
@@ -42,6 +43,8 @@ def test_a_run_releases_a_policy_and_keeps_the_register_apart(trained: Path) -> 
     ]
     assert trained.with_name("run.key").stat().st_size == 32
     assert (trained / "private" / "register").exists()
+    assert open_to_others(trained / "private") == []
+    assert not trained.with_name("run.key").stat().st_mode & 0o077
     certificate = Certificate.load(trained / "certificate.json")
     assert certificate.verify().private
     assert certificate.simulated

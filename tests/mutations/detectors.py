@@ -21,6 +21,7 @@ from federated_detectors import FEDERATED_DETECTORS
 from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
+from paper_detectors import PAPER_DETECTORS
 from scipy import stats
 from selection_detectors import SELECTION_DETECTORS
 from shard_detectors import SHARD_DETECTORS
@@ -365,6 +366,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *TABLE_DETECTORS,
     *LEARNING_DETECTORS,
     *LEDGER_DETECTORS,
+    *PAPER_DETECTORS,
     *SELECTION_DETECTORS,
     *SHARD_DETECTORS,
     *VOTE_DETECTORS,

@@ -13,6 +13,7 @@ import learning_mutations
 import ledger_mutations
 import numpy as np
 import online_mutations
+import paper_mutations
 import pytest
 import selection_mutations
 import shard_mutations
@@ -336,6 +337,7 @@ MUTATIONS = (
         for mutation in (*consensus_mutations.CONSENSUS, *federated_mutations.FEDERATED, *table_mutations.TABLE)
     ),
     *(Mutation(*mutation) for mutation in (*bit_mutations.BITS, *selection_mutations.SELECTION)),
+    *(Mutation(*mutation) for mutation in paper_mutations.PAPERS),
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
     *(Mutation(*mutation) for mutation in (*shard_mutations.SHARDS, *vote_mutations.VOTES)),
 )

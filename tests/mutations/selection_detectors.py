@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -14,6 +17,7 @@ from vault_cases import Rewards, SumPlan, open_vault, unit_of
 
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.base import CALLBACK
 from tacit.privacy.vault.vault import Vault
 
 RARE = 1e-7
@@ -80,10 +84,43 @@ def trackers_see_what_left(folder: Path) -> None:
     assert math.isclose(shown, float(np.linalg.norm(mean)), rel_tol=1e-12), f"{shown:.4g} was shown"
 
 
+@dataclass(frozen=True)
+class OtherRewards(Rewards):
+    """The same sums by a callback of another name."""
+
+
+@dataclass(frozen=True)
+class EachItsOwn:
+    """One noisy sum, by another callback for each candidate."""
+
+    def __call__(self, plan: Any, vault: Vault) -> float:
+        callback = Rewards() if plan.noise_multiplier == 3.0 else OtherRewards()
+        return float(vault.noisy_sum(vault.reserve(plan), "sum", callback)[0, 0])
+
+
+def losers_are_not_named(folder: Path) -> None:
+    """The ledger names the callback of the run that is released, and of no other.
+
+    The law stops at once with probability .25, so that all 20 selections make runs of one candidate alone with a
+    probability below 1e-4 even if each had a chance of .6 to do so.
+    """
+    vault = open_vault(folder, [[1.0], [0.5]], unit=unit_of(1_000), noise=SecretNoise.for_tests(7))
+    sums = [SumPlan(steps=1, noise_multiplier=sigma) for sigma in (3.0, 2.0)]
+    plan = best_of(vault, *sums, stop=STOP, delta=1e-6)
+    for number in range(20):
+        run = vault.reserve(dataclasses.replace(plan, number=number))
+        best = vault.select(run, "best", EachItsOwn(), Itself())
+        winner = ("Rewards", "OtherRewards")[best.candidate]
+        notes = [one.payload["text"] for one in vault.ledger.entries() if one.payload.get("kind") == CALLBACK]
+        named = {text.partition(" ")[2] for text in notes if text.startswith(run.plan_id)}
+        assert named == {winner}, f"the ledger names {sorted(named)} where {winner} was released"
+
+
 SELECTION_DETECTORS = (
     law_of_the_best,
     price_of_the_best,
     failures_tell_nothing,
     trackers_see_no_run,
     trackers_see_what_left,
+    losers_are_not_named,
 )

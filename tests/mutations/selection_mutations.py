@@ -12,6 +12,7 @@ from tacit.privacy.mechanisms.base import composed
 from tacit.privacy.mechanisms.kinds import Selection, expected_runs
 from tacit.privacy.vault import selection, steps
 from tacit.privacy.vault.base import BaseVault, figures
+from tacit.privacy.vault.isolation import IsolationChecks
 from tacit.privacy.vault.vault import Vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -62,6 +63,11 @@ def runs_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Vault, "_within", broken)
 
 
+def losers_that_are_named(patch: pytest.MonkeyPatch) -> None:
+    """All runs share the names of the user's callbacks that they met, and the selection names them all."""
+    patch.setattr(IsolationChecks, "of_a_run", lambda self: self)
+
+
 def sums_that_are_tracked(patch: pytest.MonkeyPatch) -> None:
     """The tracker is shown what a mechanism computed, before the noise."""
     real, seen = steps.add_noise, list[Any]()
@@ -85,4 +91,5 @@ SELECTION: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("a failure ends the selection", a_failure_ends_it, ("failures_tell_nothing",)),
     ("runs of a selection are tracked", runs_that_are_tracked, ("trackers_see_no_run",)),
     ("sums are tracked before the noise", sums_that_are_tracked, ("trackers_see_what_left",)),
+    ("losers of a selection are named", losers_that_are_named, ("losers_are_not_named",)),
 )

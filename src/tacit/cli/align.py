@@ -232,9 +232,9 @@ def _learned(command: Align, plan: Planned, writer: Writer, reward: Judge | None
             texts.setdefault(person, []).append(text)
     slots = sorted(texts, key=lambda person: hashlib.sha256(person.encode("utf-8", "surrogatepass")).digest())
     people = People(plan, writer, slots, texts, seed=command.seed, simulated=command.simulated)
-    run.inside(PRIVATE).mkdir(exist_ok=True)
+    plain_files.private_folder(run.inside(PRIVATE))
     key = command.key or Path.home() / ".tacit" / f"{command.out.resolve().name}.key"
-    key.parent.mkdir(parents=True, exist_ok=True)
+    key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (
         budget.opened(command, plan, run) as ledger,
         Register(run.inside(PRIVATE) / "register", key=key) as register,

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tacit import hub
+from tacit import hub, plain_files
 from tacit.cli import options, train_report, worlds
 from tacit.cli.budget import promised
 from tacit.cli.console import progress, say
@@ -157,7 +157,7 @@ def _produce(command: Train, world: World, plan: AnyPlan, shown: list[Shown], ru
 def _learn(command: Train, world: World, plan: AnyPlan, run: RunFolder) -> Release[Learned]:
     """The run that is released; taken up where it was interrupted."""
     unit, epsilon, delta = promised(plan)
-    run.inside(PRIVATE).mkdir(exist_ok=True)
+    plain_files.private_folder(run.inside(PRIVATE))
     budget = epsilon if math.isfinite(epsilon) else command.epsilon  # nothing else is ever charged
     with (
         Ledger(run.inside(LEDGER), unit, epsilon=budget, delta=delta) as ledger,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from ledger_cases import make
+from tests.private_files import open_to_others
 
 from tacit.errors import FileError
 from tacit.privacy.ledger import checkpoint
@@ -27,6 +28,17 @@ def test_a_planted_partial_file_is_not_written_through(
         checkpoint.save(state, WEIGHTS, plan_id="p", ledger=ledger)
         assert checkpoint.load(state, plan_id="p", ledger=ledger)["w"].tolist() == [0.0, 1.0, 2.0]
     assert victim.read_bytes() == b"precious"
+
+
+def test_a_checkpoint_is_its_owners_alone(path: Path, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with make(path) as ledger:
+            for _ in range(2):
+                checkpoint.save(tmp_path / "run" / "checkpoint" / "state", WEIGHTS, plan_id="p", ledger=ledger)
+                assert open_to_others(tmp_path / "run" / "checkpoint") == []
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -30,13 +30,15 @@ def save(path: Path, tensors: dict[str, Tensor], *, plan_id: str, ledger: Ledger
 
     Guarantee: after a crash at any moment the file is the old one or the new one, never a mixture.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     tensors = {name: t.detach().contiguous() for name, t in tensors.items()}
     meta = {"plan_id": plan_id, "ledger_head": ledger.head, "dataset_id": ledger.dataset_id}
     meta["sha256"] = _digest(tensors)
     temporary = path.with_suffix(".partial")
     try:
         temporary.unlink(missing_ok=True)  # what a crash left, or a link that somebody put there
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # before there is anything in it
         save_file(tensors, temporary, {"tacit": json.dumps(meta)})
         with temporary.open("rb") as file:
             os.fsync(file.fileno())

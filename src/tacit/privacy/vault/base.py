@@ -137,6 +137,11 @@ class BaseVault:
                 )
 
     @property
+    def callbacks(self) -> frozenset[str]:
+        """Names of the user's own callbacks that were tried here."""
+        return frozenset(self._checks.foreign)
+
+    @property
     def ledger(self) -> Ledger:
         """The first (for private records the only) ledger."""
         return self.ledgers[0]

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +22,7 @@ from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.vault.invented import Columns, edge_rows, invented_rows
 from tacit.privacy.vault.memory import PLAIN, fingerprint, outline
+from tacit.privacy.vault.silence import quiet
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +57,12 @@ class IsolationChecks:
         self._callbacks: dict[object, tuple[object, bytes]] = {}
         self._layers: WeakKeyDictionary[nn.Module, bytes] = WeakKeyDictionary()
         self.foreign: set[str] = set()
+
+    def of_a_run(self) -> IsolationChecks:
+        """Checks of one run among several: `foreign` names what it meets; what is watched is watched by all."""
+        own = IsolationChecks(self._spec)
+        own._callbacks, own._layers = self._callbacks, self._layers
+        return own
 
     def contribution(
         self, part: Sum | TeacherVotes | RandomizedResponses, contribution: Contribution | Tally, state: Any
@@ -397,14 +403,6 @@ def foreign(callback: object) -> set[str]:
         if not f"{module}.".startswith(_KNOWN):
             names.add(str(named.__qualname__))
     return names
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No warning is shown, logged or turned into an error: whether one arises may depend on a record."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def check_isolation(

@@ -53,11 +53,13 @@ class Selected:
         value: what it released.
         candidate: the place of its plan in the part's candidates.
         score: the judge's score of it.
+        callbacks: names of the user's own callbacks in this run and its judgement; those of other runs stay inside.
     """
 
     value: Any
     candidate: int
     score: float
+    callbacks: frozenset[str] = frozenset()
 
 
 def number_of_runs(stop: int, law: Law, noise: SecretNoise) -> int:
@@ -93,13 +95,13 @@ def best(
         plan = spec.candidates[candidate]
         try:
             with within(plan) as vault:
-                outcome = attempt(plan, vault)
+                outcome, met = attempt(plan, vault), vault.callbacks
             value = outcome.value if isinstance(outcome, Release) else outcome
-            score = _score(judge, value, spec.judge, within)
+            score, met_by_judge = _score(judge, value, spec.judge, within)
         except Exception:
             continue
         if not math.isnan(score) and (winner is None or score > winner.score):
-            winner = Selected(value, candidate, score)
+            winner = Selected(value, candidate, score, met | met_by_judge)
     if winner is None:
         raise MechanismError(
             "no run of the selection came to an end",
@@ -140,11 +142,14 @@ def untried(name: str) -> str:
     return f"the user's {name} keeps nothing of the runs that are not released: that was not tried"
 
 
-def _score(judge: Judge, value: Any, plan: Plan | None, within: Callable[[Plan], AbstractContextManager[Any]]) -> float:
+def _score(
+    judge: Judge, value: Any, plan: Plan | None, within: Callable[[Plan], AbstractContextManager[Any]]
+) -> tuple[float, frozenset[str]]:
+    """The score, and names of the user's own callbacks that the judge used."""
     if plan is None:
-        return float(judge(value, None, None))
+        return float(judge(value, None, None)), frozenset()
     with within(plan) as vault:
-        return float(judge(value, plan, vault))
+        return float(judge(value, plan, vault)), vault.callbacks
 
 
 def _tosses(stop: int, noise: SecretNoise) -> int:

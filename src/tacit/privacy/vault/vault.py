@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit import plain_files
 from tacit.data.trajectories import Trajectories
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
@@ -67,18 +68,17 @@ LONGEST_NAME = 60
 
 
 def keep(result: Any, reason: str, folder: Path) -> None:
-    """Write what a look gave as JSON under `folder/private/`, with a banner."""
+    """Write what a look gave as JSON under `folder/private/`, with a banner; the curator alone may read it."""
     name = re.sub(r"[^a-z0-9]+", "-", reason.lower()).strip("-") or "look"
     if len(name) > LONGEST_NAME:  # another long reason may begin alike
         name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(reason.encode()).hexdigest()[:8]}"
-    path = folder / "private" / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = plain_files.private_folder(folder / "private") / f"{name}.json"
     banner = "PRIVATE: computed from the records without noise; do not publish"
     missing: list[str] = []
     written = {"banner": banner, "reason": reason, "result": _finite(result, "result", missing)}
     if missing:
         written["null"] = f"no finite number: {', '.join(missing)}"
-    path.write_text(json.dumps(written, indent=1, allow_nan=False))
+    plain_files.write(path, json.dumps(written, indent=1, allow_nan=False), mode=0o600)
 
 
 def _finite(value: Any, name: str, missing: list[str]) -> Any:
@@ -356,7 +356,7 @@ class Vault(BaseVault):
         self._remember(run, foreign(attempt) | foreign(judge), selection.UNTRIED)
         self._take(run, spec)
         best = behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
-        self._remember(run, self._checks.foreign)  # what the runs met behind their own mechanisms
+        self._remember(run, best.callbacks)
         return self._out(run, part, best)
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
@@ -418,7 +418,7 @@ class Vault(BaseVault):
             Ledger(Path(folder) / "run.ledger", self.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
         ):
             BaseVault.__init__(inner, ledger, simulated=self.simulated, kinds=INNER, noise=self._noise)
-            inner.spec, inner._records, inner._checks = self.spec, self._records, self._checks
+            inner.spec, inner._records, inner._checks = self.spec, self._records, self._checks.of_a_run()
             inner._teachers, inner._only = {}, plan
             yield inner
 
