@@ -180,9 +180,18 @@ def check_document(record):
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     require(hashlib.sha256(text.encode()).hexdigest() == record["digest"], "the digest is not that of the fields")
     total, e, delta, unit = (record[name] for name in ("total", "epsilon", "delta", "unit"))
+    folds = {p.get("fold") if p["kind"] == "poisson_sum" and p.get("sampling_rate") == 1 else None
+             for p in record["parts"]}
+    place = (min(folds) if folds in ({0}, {1}) else None, None if None in folds else f"fold {min(folds)}")
+    own = [row for row in record["releases"] if row["plan_id"] == record["plan_id"]]
+    require([(row.get("fold"), row.get("taught_by")) for row in own] == [place], "the release is of another fold")
     for name, slack in (("epsilon", 1.1e-5), ("delta", 1e-9)):
+        both = name == "delta" and unit["relation"] == "replace_one"  # who is exchanged may meet the plans of both
+        rows = [(None if both or row["epsilon"] == "inf" else row.get("fold"), float(row[name]))
+                for row in record["releases"]]
         spent, most = float(total[name]), float(total[f"budget_{name}"])
-        require(np.isclose(spent, sum(float(row[name]) for row in record["releases"]), slack, 0), "the total is no sum")
+        dearer = max(sum(value for at, value in rows if at in (None, fold)) for fold in (0, 1))
+        require(np.isclose(spent, dearer, slack, 0), "the total is no sum")
         bound = record["private"] and total["composition"] == "sum"
         require(not bound or spent <= most * (1 + slack), "the total is above the budget")
     require(re.fullmatch(r"sum|Renyi DP at order [1-9][0-9.e+]*", total["composition"]), "the composition is unknown")

@@ -103,8 +103,8 @@ def touched_plan_cancelled(patch: pytest.MonkeyPatch) -> None:
 
     def cancel(self: Any, payload: Any) -> Any:
         plan_id = payload["plan"]
-        total = self.total.minus(self.plans[plan_id].charge)
-        return ledger_state.replace(self, plans=self.plans.drop(plan_id), total=total)
+        balance = self.balance.minus(self.plans[plan_id].charge, None)
+        return ledger_state.replace(self, plans=self.plans.drop(plan_id), balance=balance)
 
     patch.setattr(ledger_state.LedgerState, "_cancel", cancel)
 

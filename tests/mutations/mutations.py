@@ -25,7 +25,7 @@ from dp_accounting import dp_event
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.gradients import clipping
-from tacit.privacy.ledger import state as ledger_state
+from tacit.privacy.ledger import folds
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise import lattice
 from tacit.privacy.noise import secret as noise
@@ -250,7 +250,7 @@ def callbacks_not_tried(patch: pytest.MonkeyPatch) -> None:
 
 
 def filter_that_admits_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_state, "admits", lambda *_: True)
+    patch.setattr(folds, "admits", lambda *_: True)
 
 
 def plan_taken_at_its_word(patch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,9 @@ from tacit.cli.run_folder import RunFolder
 from tacit.data.store import read_spec, read_unit
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
 from tacit.privacy.accounting.filters import Charge, Total, admits
+from tacit.privacy.ledger.folds import alone, folds_of
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
-from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.mechanisms.base import Plan, certified_parts
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
@@ -278,7 +279,8 @@ def require_payable(command: Command, plan: Plan, words: Words, *, resumed: bool
         if begun.claimed and not resumed:
             raise _begun_before(path, words)
         return
-    if view.composition == "sum" and not admits(view.state.total.plus(charge), view.epsilon, view.delta):
+    fold = alone(folds_of(certified_parts(plan.parts())))
+    if view.composition == "sum" and not view.state.balance.plus(charge, fold).admits(view.epsilon, view.delta):
         raise _too_much(path, _left(view), words)
 
 

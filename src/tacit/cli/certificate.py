@@ -23,6 +23,7 @@ from tacit.errors import CertificateError, FileError, LedgerError
 from tacit.evaluation import audits
 from tacit.privacy.certificate import markdown as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.folds import FOLDS, JUDGING
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 
 FOLDED = ("register", "callback", "actor")
@@ -141,9 +142,13 @@ def show_ledger(command: LedgerShow) -> None:
     say(f"Ledger of the dataset {view.dataset_id}")
     say(f"Protects: {unit.words()} (public population {unit.size:,}, {unit.relation}).")
     say(f"Budget: ({view.epsilon:g}, {view.delta:.3g}). Spent: ({epsilon:.6g}, {delta:.3g}).")
+    each = [view.spent(fold) for fold in FOLDS]
+    if each[0] != each[1]:
+        for fold, (epsilon, delta) in zip(FOLDS, each, strict=True):
+            say(f"  of fold {fold} ({'judging' if fold == JUDGING else 'learning'}): ({epsilon:.6g}, {delta:.3g})")
     for plan in view.plans():
         share = "untouched" if plan.claimed == 0 else f"{plan.claimed:,} of {plan.steps:,} steps claimed"
-        say(f"  plan {plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {share}")
+        say(f"  plan {plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {share}{plan.who}")
     shown, counts = _notes(view)
     for note in shown:
         say(f"  {note['time']} {note['kind']}: {note['text']}")
@@ -173,6 +178,7 @@ def _summary(view: LedgerView) -> dict[str, Any]:
         "unit": {"name": view.unit.name, "relation": view.unit.relation, "population": view.unit.size},
         "budget": {"epsilon": view.epsilon, "delta": view.delta},
         "spent": {"epsilon": epsilon, "delta": delta},
+        "spent_by_fold": [dict(zip(("epsilon", "delta"), view.spent(fold), strict=True)) for fold in FOLDS],
         "plans": [dataclasses.asdict(plan) for plan in view.plans()],
         "notes": notes,
         "kept_notes": kept,

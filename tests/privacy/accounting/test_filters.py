@@ -93,7 +93,7 @@ def test_infinite_plans_show_in_what_is_spent_and_stay_out_of_admission() -> Non
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rdp"),
     [
-        (0.0, 0.0, None),
+        (-1e-300, 0.0, None),
         (-1.0, 0.0, None),
         (math.nan, 0.0, None),
         (1.0, -1e-09, None),

@@ -88,13 +88,14 @@ class Slow:
                 return f"plan {payload['plan']!r} has no privacy"
         return None
 
-    def total(self) -> Total:
+    def totals(self) -> tuple[Total, Total]:
         """A total by one addition after the other, from nothing."""
         charges = (
             Charge(float(plan["epsilon"]), float(plan["delta"]), None if plan["rdp"] is None else float(plan["rdp"]))
             for plan in self.plans().values()
         )
-        return Total.of(charges, self.composition)
+        whole = Total.of(charges, self.composition)
+        return whole, whole
 
 
 moves = st.lists(
@@ -150,7 +151,7 @@ def test_the_running_totals_decide_as_sums_over_all_entries(
             with pytest.raises(TacitError) as refused:
                 state.apply(entry)
             assert type(refused.value) is expected
-        assert state.total == slow.total()
+        assert state.balance.totals == slow.totals()
         assert state.void_reason == slow.void_reason()
         assert [(plan.id, plan.claimed) for plan in state.summaries()] == [
             (name, slow.claimed(name)) for name in slow.plans()
@@ -191,7 +192,7 @@ def test_a_full_budget_admits_nothing_but_what_is_infinite() -> None:
 def test_a_refused_entry_leaves_the_state_as_it_was() -> None:
     state = created()
     state = state.apply(state.next_entry("reserve", reservation(), "now"))
-    before, total = state.summaries(), state.total
+    before, totals = state.summaries(), state.balance
     for kind, payload in (
         ("reserve", reservation(plan="q", epsilon="0.7")),
         ("reserve", reservation()),
@@ -200,9 +201,9 @@ def test_a_refused_entry_leaves_the_state_as_it_was() -> None:
     ):
         with pytest.raises(TacitError):
             state.apply(state.next_entry(kind, payload, "now"))
-    assert (state.summaries(), state.total) == (before, total)
-    assert before == [PlanSummary("p", "", 0.4, 0.0, steps=3, claimed=0)]
-    assert total == Total("sum", Fraction(2, 5), Fraction(0), finite=1)
+    assert (state.summaries(), state.balance) == (before, totals)
+    assert before == [PlanSummary("p", "", 0.4, 0.0, steps=3, claimed=0, fold=None, taught_by="everybody")]
+    assert totals.totals == (Total("sum", Fraction(2, 5), Fraction(0), finite=1),) * 2
 
 
 @pytest.mark.parametrize("composition", ["sum", ORDER], ids=["sum", "order"])
@@ -212,10 +213,12 @@ def test_a_cancelled_plan_gives_back_exactly_its_charge(composition: Composition
     for plan, cost in (("p", "0.1"), ("q", "0.2"), ("r", "inf")):
         payload = reservation(plan=plan, epsilon=cost, delta="1e-05", rdp=cost)
         state = state.apply(state.next_entry("reserve", payload, "now"))
-    assert state.total == Total(composition, Fraction(3, 10), Fraction(2, 10**5), finite=2, infinite=1)
+    whole = Total(composition, Fraction(3, 10), Fraction(2, 10**5), finite=2, infinite=1)
+    assert state.balance.totals == (whole, whole)
     for plan in ("r", "q"):
         state = state.apply(state.next_entry("cancel", {"plan": plan}, "now"))
-    assert state.total == Total(composition, Fraction(1, 10), Fraction(1, 10**5), finite=1)
+    left = Total(composition, Fraction(1, 10), Fraction(1, 10**5), finite=1)
+    assert state.balance.totals == (left, left)
 
 
 @given(

@@ -70,11 +70,12 @@ class Charge:
     """What one plan costs in total.
 
     Args:
-        epsilon, delta: the plan's certified (epsilon, delta); epsilon may be infinite (a plan without privacy).
+        epsilon, delta: the plan's certified (epsilon, delta); epsilon may be infinite (a plan without privacy), and
+            is 0 where a plan costs a fold its delta alone.
         rdp: the plan's certified Rényi divergence bound at the ledger's order (no delta), or None.
 
     Raises:
-        PlanError: epsilon is not above 0, delta is outside [0, 1), or rdp is negative or not a number.
+        PlanError: epsilon is below 0, delta is outside [0, 1), or rdp is negative or not a number.
     """
 
     epsilon: float
@@ -82,8 +83,8 @@ class Charge:
     rdp: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.epsilon > 0:
-            raise _bad_charge("epsilon is not above 0", "epsilon > 0 (math.inf for a plan without privacy)")
+        if not self.epsilon >= 0:
+            raise _bad_charge("epsilon is below 0 or not a number", "epsilon >= 0 (math.inf without privacy)")
         if not 0 <= self.delta < 1:
             raise _bad_charge("delta is outside [0, 1)", "0 <= delta < 1 / population")
         if self.rdp is not None and not self.rdp >= 0:

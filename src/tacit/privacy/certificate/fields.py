@@ -18,6 +18,7 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, flatten
 from tacit.privacy.accounting.filters import Charge, Total, admits, composition_of
 from tacit.privacy.certificate import canonical
+from tacit.privacy.ledger.folds import EVERYBODY, FOLDS, Fold, alone, folds_of, teacher
 from tacit.privacy.mechanisms.base import Part, composed, neighbours, publish_logs
 from tacit.privacy.mechanisms.kinds import part_of
 from tacit.units import Relation, Unit
@@ -79,11 +80,21 @@ def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[st
             }
             for role, name, value in rows
         ],
-        "total": {
-            "epsilon": _up(math.fsum(float(row["epsilon"]) for row in fields["releases"])),
-            "delta": math.fsum(float(row["delta"]) for row in fields["releases"]),
-        },
+        "total": _total(fields["releases"], unit),
     }
+
+
+def _total(releases: Sequence[Fields], unit: Unit) -> dict[str, Any]:
+    """The larger of what either fold is charged, epsilon and delta by themselves (`privacy.ledger.folds.Balance`)."""
+    folds = [on_fold(releases, fold, unit) for fold in FOLDS]
+    return {"epsilon": _up(max(epsilon for epsilon, _ in folds)), "delta": max(delta for _, delta in folds)}
+
+
+def on_fold(releases: Sequence[Fields], fold: Fold, unit: Unit) -> tuple[float, float]:
+    """(epsilon, delta) of the releases that this fold is charged, by plain addition."""
+    own = [row for row in releases if row.get("fold") in (None, fold) or math.isinf(float(row["epsilon"]))]
+    deltas = releases if unit.relation == "replace_one" else own
+    return math.fsum(float(row["epsilon"]) for row in own), math.fsum(float(row["delta"]) for row in deltas)
 
 
 def _relations(unit: Unit, event: DpEvent, delta: float) -> list[dict[str, Any]]:
@@ -200,7 +211,10 @@ def contradictions(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
     charges = [row for row in record["releases"] if row["plan_id"] == record["plan_id"]]
     if len(charges) != 1:
         yield "releases", "does not hold this plan's own charge once"
+    folds = folds_of(record["parts"])
     for row in charges:
+        if row.get("fold") != alone(folds) or row.get("taught_by", EVERYBODY) != teacher(folds):
+            yield "releases.fold", "is not where the parts lie"
         if row["method"] != record["method"]:
             yield "releases.method", "names another method for this plan"
         if float(row["epsilon"]) < epsilon * (1 - 1e-5):

@@ -106,8 +106,18 @@ def markdown(record: Mapping[str, Any]) -> str:
         lines += ["", f"## {title}", "", *(_bullets(record[name]) or ["Nothing is declared."])]
     lines += ["", "## Everything released from this ledger", ""]
     lines += _table(
-        ("plan", "method", "epsilon", "delta"),
-        [(row["plan_id"], row["method"], row["epsilon"], row["delta"]) for row in record["releases"]],
+        ("plan", "method", "epsilon", "delta", "charged to", "taught by"),
+        [
+            (
+                row["plan_id"],
+                row["method"],
+                row["epsilon"],
+                row["delta"],
+                f"fold {row['fold']}" if "fold" in row else "everybody",
+                row.get("taught_by", "everybody"),
+            )
+            for row in record["releases"]
+        ],
     )
     lines += [
         "",

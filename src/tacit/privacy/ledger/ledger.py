@@ -16,6 +16,7 @@ from tacit import notebook
 from tacit.errors import LedgerError, PlanError
 from tacit.parameters import as_in_format_1
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder
+from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical, replay
 from tacit.privacy.ledger.store import Store, read_entries
 from tacit.units import Unit
@@ -47,9 +48,9 @@ class LedgerView:
         """All entries, oldest first."""
         return list(self._entries)
 
-    def spent(self) -> tuple[float, float]:
-        """Total (epsilon, delta) charged, rounded up."""
-        return self.state.spent()
+    def spent(self, fold: Fold | None = None) -> tuple[float, float]:
+        """Total (epsilon, delta) charged to one fold, or (None) the larger of each, rounded up."""
+        return self.state.spent(fold)
 
     def plans(self) -> list[PlanSummary]:
         """One summary per plan that was reserved and not cancelled."""
@@ -160,7 +161,8 @@ class Ledger:
 
         Args:
             plan_id: the plan's name in this ledger.
-            description: public JSON values that fix the plan's mechanism; "method" is shown in summaries.
+            description: public JSON values that fix the plan's mechanism; "method" is shown in summaries, the "fold" of
+                each of its "parts" says who pays and who taught its release, and "evaluates" that it judges a policy.
             parts: number of steps by part.
             epsilon, delta: the certified cost of all parts together. Infinite epsilon voids the ledger.
             rdp: the certified Rényi bound at the ledger's order; required by, and charged under, RdpOrder.
@@ -280,10 +282,13 @@ class Ledger:
         with self._held():
             return list(self._entries)
 
-    def spent(self) -> tuple[float, float]:
-        """Total (epsilon, delta) charged, rounded up; epsilon is inf once a plan without privacy is in the ledger."""
+    def spent(self, fold: Fold | None = None) -> tuple[float, float]:
+        """Total (epsilon, delta) charged to one fold, or (None) the larger of each, rounded up.
+
+        Epsilon is inf once a plan without privacy is in the ledger.
+        """
         with self._held():
-            return self._state.spent()
+            return self._state.spent(fold)
 
     def plans(self) -> list[PlanSummary]:
         """One summary per plan that was reserved and not cancelled."""
@@ -395,12 +400,15 @@ def _in_html(ledger: LedgerView | Ledger) -> str:
     epsilon, delta = ledger.spent()
     plans = [
         f"{plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {plan.claimed:,} of {plan.steps:,} steps"
+        f"{plan.who}"
         for plan in ledger.plans()
     ]
+    each = [ledger.spent(fold) for fold in FOLDS]
+    folds = [f"fold {fold}: ({epsilon:.6g}, {delta:.3g})" for fold, (epsilon, delta) in zip(FOLDS, each, strict=True)]
     rows = [
         ("protects", f"{ledger.unit.words()} ({ledger.unit.relation}, public population {ledger.unit.size:,})"),
         ("budget", f"({ledger.epsilon:g}, {ledger.delta:.3g})"),
-        ("spent", f"({epsilon:.6g}, {delta:.3g})"),
+        ("spent", f"({epsilon:.6g}, {delta:.3g})" if each[0] == each[1] else folds),
         ("plans", plans or ["none"]),
         *([] if ledger.void_reason is None else [("VOID", f"nothing is promised any more: {ledger.void_reason}")]),
     ]

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
-from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, spent, written
+from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, written
+from tacit.privacy.ledger.folds import EVERYBODY, Balance, Fold, Teacher, alone, folds_of, teacher
 from tacit.privacy.ledger.persistent import PersistentDict
 from tacit.units import Unit
 
@@ -77,7 +78,12 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """One reserved plan for people: what it is, what it was charged, and how far it went (steps over all parts)."""
+    """One reserved plan for people: what it is, what it was charged, and how far it went (steps over all parts).
+
+    Args:
+        fold: the one fold that pays, or None where both do.
+        taught_by: whom its release was learned from.
+    """
 
     id: str
     method: str
@@ -85,6 +91,15 @@ class PlanSummary:
     delta: float
     steps: int
     claimed: int
+    fold: Fold | None
+    taught_by: Teacher
+
+    @property
+    def who(self) -> str:
+        """Who pays and who taught, for people: empty where everybody does and did."""
+        if self.taught_by == EVERYBODY:
+            return ""
+        return f"; charged to {'both folds' if self.fold is None else f'fold {self.fold}'}, taught by {self.taught_by}"
 
 
 @dataclass(frozen=True)
@@ -152,6 +167,8 @@ class Reserved:
         parts: number of steps by part.
         charge: what it costs.
         claimed: how many steps were taken from each part.
+        folds: on which its parts lie, as its description says; None where one is over everybody.
+        evaluates: whether it asks how good a policy is.
     """
 
     seq: int
@@ -159,6 +176,8 @@ class Reserved:
     parts: Mapping[str, int]
     charge: Charge
     claimed: Mapping[str, int]
+    folds: frozenset[Fold] | None = None
+    evaluates: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,14 +187,14 @@ class LedgerState:
     Args:
         terms: None before the first entry.
         plans: the reserved plans by id, cancelled ones left out.
-        total: what these plans cost together.
+        balance: what these plans cost either fold together.
         void_reason: why the ledger promises nothing any more, or None.
         seq, head: number of entries and hash of the last one.
     """
 
     terms: Terms | None = None
     plans: PersistentDict[Reserved] = field(default_factory=PersistentDict)
-    total: Total = field(default_factory=lambda: Total("sum"))
+    balance: Balance = field(default_factory=lambda: Balance.empty("add_or_remove", "sum"))
     void_reason: str | None = None
     seq: int = 0
     head: str = GENESIS
@@ -187,9 +206,12 @@ class LedgerState:
             raise broken("the ledger has no first entry")
         return self.terms
 
-    def spent(self) -> tuple[float, float]:
-        """Total (epsilon, delta) charged, rounded up; epsilon is inf once a plan without privacy is in the ledger."""
-        return spent(self.total, self.bound.delta)
+    def spent(self, fold: Fold | None = None) -> tuple[float, float]:
+        """Total (epsilon, delta) charged to one fold, or (None) the larger of each, rounded up.
+
+        Epsilon is inf once a plan without privacy is in the ledger.
+        """
+        return self.balance.spent(self.bound.delta, fold)
 
     def summaries(self) -> list[PlanSummary]:
         """One summary per reserved plan, in the order of reservation."""
@@ -201,6 +223,8 @@ class LedgerState:
                 delta=plan.charge.delta,
                 steps=sum(plan.parts.values()),
                 claimed=sum(plan.claimed.values()),
+                fold=alone(plan.folds),
+                taught_by=teacher(plan.folds),
             )
             for name, plan in sorted(self.plans.items(), key=lambda item: item[1].seq)
         ]
@@ -282,7 +306,8 @@ class LedgerState:
 
     def _create(self, payload: Mapping[str, Any]) -> LedgerState:
         terms = Terms.from_payload(payload)
-        return replace(self, terms=terms, total=Total(terms.composition))
+        assert terms.unit.relation is not None
+        return replace(self, terms=terms, balance=Balance.empty(terms.unit.relation, terms.composition))
 
     def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound
@@ -290,6 +315,8 @@ class LedgerState:
         charge = Charge(float(payload["epsilon"]), float(payload["delta"]), None if rdp is None else float(rdp))
         if not plan_id or not isinstance(plan_id, str):
             raise _bad_plan("the plan has no id", "a non-empty text")
+        if not charge.epsilon > 0:
+            raise _bad_plan("the plan's epsilon is not above 0", "epsilon > 0 (math.inf for a plan without privacy)")
         if not parts or not all(type(n) is int and n >= 1 for n in parts.values()):
             raise _bad_plan("the plan's parts are missing or have no steps", "parts={name: steps} with steps >= 1")
         if not isinstance(payload["description"], dict):
@@ -298,8 +325,13 @@ class LedgerState:
             raise _bad_plan("the plan's delta is not below 1 / population", f"delta < 1/{terms.unit.size}")
         if plan_id in self.plans:
             raise broken("the plan is already reserved")
-        total = self.total.plus(charge)
-        if not admits(total, terms.epsilon, terms.delta):
+        described = payload["description"]
+        touches: list[Any] = described["parts"] if isinstance(described.get("parts"), list) else []
+        folds = folds_of(touches)
+        if folds is not None and {touch["name"] for touch in touches} != parts.keys():
+            raise _bad_plan("the plan's parts are not those that its description names", "the same names in both")
+        balance = self.balance.plus(charge, alone(folds))
+        if not balance.admits(terms.epsilon, terms.delta):
             before = self.spent()
             raise BudgetExceeded(
                 f"plan {plan_id!r} would bring the total above the budget (epsilon {terms.epsilon!r}, delta "
@@ -308,10 +340,10 @@ class LedgerState:
                 expected="a plan that fits into what is left",
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
-        method = str(payload["description"].get("method", ""))
-        plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0))
+        method, evaluates = str(described.get("method", "")), described.get("evaluates") is True
+        plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0), folds, evaluates)
         void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
-        return replace(self, plans=self.plans.put(plan_id, plan), total=total, void_reason=void)
+        return replace(self, plans=self.plans.put(plan_id, plan), balance=balance, void_reason=void)
 
     def _claim(self, payload: Mapping[str, Any]) -> LedgerState:
         plan_id, part = payload["plan"], payload["part"]
@@ -332,7 +364,8 @@ class LedgerState:
                 expected="a plan of which no step was claimed",
                 remedy="it stays charged in full, because its releases cannot be taken back",
             )
-        return replace(self, plans=self.plans.drop(plan_id), total=self.total.minus(plan.charge))
+        balance = self.balance.minus(plan.charge, alone(plan.folds))
+        return replace(self, plans=self.plans.drop(plan_id), balance=balance)
 
     def _void(self, payload: Mapping[str, Any]) -> LedgerState:
         return replace(self, void_reason=self.void_reason or str(payload["reason"]) or "no reason given")

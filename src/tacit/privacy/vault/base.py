@@ -15,7 +15,8 @@ from tacit.privacy.accounting.bounds import Bound
 from tacit.privacy.accounting.filters import stated
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.certificate.words import Label as Label
-from tacit.privacy.ledger.ledger import Ledger, RdpOrder
+from tacit.privacy.ledger.folds import EVERYBODY
+from tacit.privacy.ledger.ledger import Ledger, PlanSummary, RdpOrder
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, publish_logs
 from tacit.privacy.mechanisms.kinds import SUMS, part_of
 from tacit.privacy.noise.secret import SecretNoise
@@ -359,10 +360,7 @@ def certify(
         dataset_id=ledger.dataset_id,
         simulated=simulated,
         void_reason=ledger.void_reason,
-        releases=[
-            {"plan_id": summary.id, "method": summary.method, "epsilon": summary.epsilon, "delta": summary.delta}
-            for summary in ledger.plans()
-        ],
+        releases=[_charged(summary) for summary in ledger.plans()],
         budget=(ledger.epsilon, ledger.delta),
         epsilon_target=plan.epsilon,
         composition=stated(ledger.composition),
@@ -371,6 +369,13 @@ def certify(
         assumptions=[*label.assumptions, *callback_assumptions, *assumptions],
         not_protected=[*label.not_protected, *_logs_elsewhere(ledger, plan_id)],
     )
+
+
+def _charged(plan: PlanSummary) -> dict[str, Any]:
+    """A plan of the ledger as a certificate lists it; who pays and who taught, where that is not everybody."""
+    row = {"plan_id": plan.id, "method": plan.method, "epsilon": plan.epsilon, "delta": plan.delta}
+    row |= {} if plan.fold is None else {"fold": plan.fold}
+    return row | ({} if plan.taught_by == EVERYBODY else {"taught_by": plan.taught_by})
 
 
 def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:

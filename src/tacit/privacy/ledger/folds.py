@@ -1,0 +1,123 @@
+"""Folds: on which of two fixed halves of the units a plan lies, what it costs there, and which half taught a release.
+
+A unit's fold is a function of the unit and of the ledger's `dataset_id`, which is drawn when the ledger is created and
+never changes. Fold 0 is the one to learn from, fold 1 the one that judges. Everything here follows from a plan's parts
+as the ledger wrote them down, whatever its caller says. The proof is in `proofs/ledger.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tacit.privacy.accounting.filters import Charge, Composition, Total, admits, spent
+from tacit.units import Relation
+
+Fold = Literal[0, 1]
+FOLDS: tuple[Fold, Fold] = (0, 1)
+LEARNING, JUDGING = FOLDS
+Teacher = Literal["everybody", "fold 0", "fold 1"]
+"""Whom a release was learned from."""
+EVERYBODY: Teacher = "everybody"
+_NAMES: Mapping[Fold, Teacher] = {0: "fold 0", 1: "fold 1"}
+
+
+def folds_of(parts: Sequence[Any]) -> frozenset[Fold] | None:
+    """The folds on which the parts of a plan lie, as a certificate states these; None where one is over everybody.
+
+    Only sums without sampling, under Gaussian noise, are proved for a fold: any other part counts as over everybody.
+    """
+    folds = [_fold_of(part) for part in parts]
+    if not folds or None in folds:
+        return None
+    return frozenset(fold for fold in folds if fold is not None)
+
+
+def _fold_of(part: Any) -> Fold | None:
+    if not isinstance(part, Mapping):
+        return None
+    fold: Any = part.get("fold")
+    proved = part.get("kind") == "poisson_sum" and part.get("sampling_rate") == 1
+    return fold if type(fold) is int and fold in FOLDS and proved else None
+
+
+def alone(folds: frozenset[Fold] | None) -> Fold | None:
+    """The one fold that pays for a plan on these folds; None where both do."""
+    return next(iter(folds)) if folds is not None and len(folds) == 1 else None
+
+
+def teacher(folds: frozenset[Fold] | None) -> Teacher:
+    """Who taught what a plan on these folds released: where it lies on both, fold 0 teaches and fold 1 judges."""
+    return EVERYBODY if folds is None else _NAMES[min(folds)]
+
+
+def places(parts: Sequence[Any]) -> dict[str, Any]:
+    """What a list of releases says of a plan with these parts: who pays and who taught, where that is not everybody."""
+    folds = folds_of(parts)
+    pays: dict[str, Any] = {} if alone(folds) is None else {"fold": alone(folds)}
+    return pays if folds is None else {**pays, "taught_by": teacher(folds)}
+
+
+def taught(who: Teacher) -> frozenset[Fold]:
+    """The folds that these teachers are in."""
+    return frozenset(fold for fold in FOLDS if who in (EVERYBODY, _NAMES[fold]))
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What the plans of a ledger cost the units of either fold.
+
+    Args:
+        relation: of the ledger's unit.
+        totals: of fold 0 and of fold 1.
+
+    Guarantee:
+        If both totals stay within a budget, so does everything that the plans release (`proofs/ledger.md`).
+    """
+
+    relation: Relation
+    totals: tuple[Total, Total]
+
+    @classmethod
+    def empty(cls, relation: Relation, composition: Composition) -> Balance:
+        """That of no plan."""
+        return cls(relation, (Total(composition), Total(composition)))
+
+    def plus(self, charge: Charge, fold: Fold | None) -> Balance:
+        """The balance with one plan more, which one fold pays or (None) both do.
+
+        Raises:
+            PlanError: the composition is an RdpOrder, and the finite charge has no finite rdp.
+        """
+        first, second = self._shares(charge, fold)
+        a, b = self.totals
+        return replace(self, totals=(a if first is None else a.plus(first), b if second is None else b.plus(second)))
+
+    def minus(self, charge: Charge, fold: Fold | None) -> Balance:
+        """The balance without one of its plans."""
+        first, second = self._shares(charge, fold)
+        a, b = self.totals
+        return replace(self, totals=(a if first is None else a.minus(first), b if second is None else b.minus(second)))
+
+    def admits(self, epsilon: float, delta: float) -> bool:
+        """Whether either fold stays within the budget (see `filters.admits`)."""
+        return all(admits(total, epsilon, delta) for total in self.totals)
+
+    def spent(self, delta: float, fold: Fold | None = None) -> tuple[float, float]:
+        """Total (epsilon, delta) of one fold, or (None) the larger of each, rounded up (see `filters.spent`)."""
+        each = [spent(total, delta) for total in (self.totals if fold is None else (self.totals[fold],))]
+        return max(epsilon for epsilon, _ in each), max(delta for _, delta in each)
+
+    def _shares(self, charge: Charge, fold: Fold | None) -> tuple[Charge | None, Charge | None]:
+        """What either fold is charged.
+
+        A unit that is exchanged for another may leave one fold and enter the other, and so meets the plans of both.
+        Each that lies on one fold then costs it at most half of that epsilon, and all of that delta: the other fold is
+        charged the delta too, so that these add up. Renyi bounds have no delta, and cost it a quarter.
+        """
+        if fold is None or not charge.finite:
+            return charge, charge
+        delta_adds_up = self.relation == "replace_one" and self.totals[0].composition == "sum"
+        other = replace(charge, epsilon=0.0) if delta_adds_up else None
+        return (charge, other) if fold == 0 else (other, charge)

@@ -1,0 +1,211 @@
+"""Balances by fold: against sums from the beginning, and against the exact privacy of the worst of three people."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from tacit.errors import BudgetExceeded, PlanError
+from tacit.privacy.accounting.filters import Charge, RdpOrder
+from tacit.privacy.ledger.folds import FOLDS, Balance, Fold, alone, folds_of, places, taught, teacher
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.device_sums import LaplaceSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.units import Relation, Unit
+
+RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
+
+
+def part(fold: Fold | None, rate: float = 1.0, name: str = "s") -> dict[str, Any]:
+    """A sum as the ledger writes it down."""
+    return PoissonSum(
+        name=name, steps=3, sampling_rate=rate, clip_norm=1.0, noise_multiplier=2.0, fold=fold
+    ).certified()
+
+
+def ledger_of(path: Path, relation: Relation, **more: Any) -> Ledger:
+    return Ledger(path, Unit("person", relation, 1_000), epsilon=1.0, delta=1e-4, **more)
+
+
+def reserve(ledger: Ledger, plan: str, parts: Sequence[dict[str, Any]], epsilon: float, delta: float = 1e-5) -> None:
+    steps = {one["name"]: one["steps"] for one in parts}
+    ledger.reserve(
+        plan, {"method": "m", "parts": list(parts)}, parts=steps, epsilon=epsilon, delta=delta, rdp=epsilon / 10
+    )
+
+
+# -- where a plan lies -------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_lies_where_all_of_its_parts_do() -> None:
+    for parts, folds, pays, who in (
+        ([part(0)], {0}, 0, "fold 0"),
+        ([part(1), part(1)], {1}, 1, "fold 1"),
+        ([part(0), part(1)], {0, 1}, None, "fold 0"),
+        ([part(0), part(None)], None, None, "everybody"),
+        ([], None, None, "everybody"),
+    ):
+        found = folds_of(parts)
+        assert found == (None if folds is None else frozenset(folds))
+        assert (alone(found), teacher(found)) == (pays, who)
+    assert places([part(0), part(1)]) == {"taught_by": "fold 0"}
+    assert places([part(1)]) == {"fold": 1, "taught_by": "fold 1"}
+    assert places([part(None)]) == {}
+    assert [taught(who) for who in ("everybody", "fold 0", "fold 1")] == [{0, 1}, {0}, {1}]
+
+
+def test_what_is_not_proved_for_a_fold_counts_as_over_everybody() -> None:
+    fixed = FixedSizeSum(name="s", steps=1, batch_size=5, population=10, clip_norm=1.0, noise_multiplier=1.0)
+    laplace = LaplaceSum(name="s", steps=1, bound=1.0, size=2, noise_multiplier=1.0)
+    for stated in (
+        {**part(None, rate=0.5), "fold": 0},
+        {**fixed.certified(), "fold": 0},
+        {**laplace.certified(), "fold": 0},
+        {**part(0), "fold": True},
+        {**part(0), "fold": 2},
+        {**part(0), "kind": "of my own"},
+        "fold 0",
+    ):
+        assert folds_of([stated]) is None
+
+
+# -- what it costs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_fold_pays_for_its_own_plans_alone(tmp_path: Path) -> None:
+    with ledger_of(tmp_path / "x.ledger", "add_or_remove") as ledger:
+        reserve(ledger, "learn", [part(0)], 0.8, 9e-5)
+        reserve(ledger, "judge", [part(1)], 0.7, 9e-5)
+        assert [ledger.spent(fold) for fold in (0, 1, None)] == [(0.8, 9e-5), (0.7, 9e-5), (0.8, 9e-5)]
+        with pytest.raises(BudgetExceeded):
+            reserve(ledger, "all", [part(None)], 0.25)
+        reserve(ledger, "all", [part(None)], 0.2)
+        with pytest.raises(BudgetExceeded):
+            reserve(ledger, "both", [part(0), part(1, name="t")], 0.05, 1e-9)
+        assert [ledger.spent(fold) for fold in (0, 1)] == [(1.0, 1e-4), (0.9, 1e-4)]
+        ledger.cancel("learn")
+        assert [ledger.spent(fold) for fold in (0, 1)] == [(0.2, 1e-5), (0.9, 1e-4)]
+        assert [(plan.fold, plan.taught_by) for plan in ledger.plans()] == [(1, "fold 1"), (None, "everybody")]
+        ledger.verify()
+    assert Ledger.read(tmp_path / "x.ledger").spent(1) == (0.9, 1e-4)
+
+
+def test_who_is_exchanged_may_meet_both_folds_so_deltas_add_up(tmp_path: Path) -> None:
+    with ledger_of(tmp_path / "x.ledger", "replace_one") as ledger:
+        reserve(ledger, "learn", [part(0)], 0.8, 6e-5)
+        assert [ledger.spent(fold) for fold in (0, 1)] == [(0.8, 6e-5), (0.0, 6e-5)]
+        with pytest.raises(BudgetExceeded):
+            reserve(ledger, "judge", [part(1)], 0.8, 6e-5)
+        reserve(ledger, "judge", [part(1)], 0.8, 4e-5)
+        assert [ledger.spent(fold) for fold in (0, 1)] == [(0.8, 1e-4)] * 2
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_renyi_bounds_are_kept_by_fold(tmp_path: Path, relation: Relation) -> None:
+    with ledger_of(tmp_path / "x.ledger", relation, composition=RdpOrder(64.0)) as ledger:
+        reserve(ledger, "learn", [part(0)], 3.0)
+        assert ledger.spent(1) == (0.0, 0.0)
+        reserve(ledger, "judge", [part(1)], 3.0)
+        assert ledger.spent(0) == ledger.spent(1)
+        with pytest.raises(BudgetExceeded):
+            reserve(ledger, "all", [part(None)], 7.0)
+
+
+def test_a_plan_without_privacy_voids_the_ledger_and_is_charged_to_both(tmp_path: Path) -> None:
+    with ledger_of(tmp_path / "x.ledger", "add_or_remove") as ledger:
+        reserve(ledger, "bare", [part(0)], math.inf)
+        assert [ledger.spent(fold)[0] for fold in (0, 1)] == [math.inf] * 2
+        assert ledger.void_reason is not None
+
+
+def test_parts_that_are_not_the_described_ones_are_refused(tmp_path: Path) -> None:
+    with ledger_of(tmp_path / "x.ledger", "add_or_remove") as ledger, pytest.raises(PlanError, match="its description"):
+        ledger.reserve("p", {"parts": [part(0)]}, parts={"s": 3, "t": 3}, epsilon=0.1, delta=1e-5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    plans=st.lists(
+        st.tuples(
+            st.sampled_from((0.1, 0.3, 1e-12, 0.3333333333333333, math.inf)),
+            st.sampled_from((0.0, 1e-5, 2.5e-5)),
+            st.sampled_from((None, 0, 1)),
+        ),
+        max_size=12,
+    ),
+    relation=st.sampled_from(RELATIONS),
+)
+def test_the_balance_is_the_sum_over_the_plans_of_a_fold(
+    plans: list[tuple[float, float, Fold | None]], relation: Relation
+) -> None:
+    balance = Balance.empty(relation, "sum")
+    for epsilon, delta, fold in plans:
+        balance = balance.plus(Charge(epsilon, delta), fold)
+    finite = [plan for plan in plans if plan[0] < math.inf]
+    for fold in FOLDS:
+        own = [Fraction(repr(epsilon)) for epsilon, _, at in finite if at in (None, fold)]
+        deltas = [Fraction(repr(d)) for _, d, at in finite if at in (None, fold) or relation == "replace_one"]
+        assert (balance.totals[fold].cost, balance.totals[fold].delta) == (sum(own), sum(deltas))
+        assert balance.admits(1.0, 1e-4) <= (sum(own) <= 1 and sum(deltas) <= Fraction(1, 10**4))
+    for epsilon, delta, at in plans:
+        balance = balance.minus(Charge(epsilon, delta), at)
+    assert balance == Balance.empty(relation, "sum")
+
+
+# -- what it promises --------------------------------------------------------------------------------------------------
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """The exact delta of one Gaussian mechanism: arXiv:1805.06530, Theorem 8; written down here again."""
+    if mu == 0:
+        return 0.0
+    return float(norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu)))
+
+
+def test_half_of_the_distance_costs_at_most_half_of_epsilon() -> None:
+    for m in np.geomspace(0.01, 12.0, 60):
+        for epsilon in np.geomspace(1e-3, 60.0, 60):
+            assert gaussian_delta(m, epsilon / 2) <= gaussian_delta(2 * m, epsilon) * (1 + 1e-9) + 1e-15
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_full_balance_keeps_the_promise_to_whoever_comes_goes_or_moves(relation: Relation) -> None:
+    """Random plans are admitted until no more fit; then the exact privacy of each person there can be is computed."""
+    generator = np.random.default_rng(7)
+    far = 1.0 if relation == "add_or_remove" else 2.0
+    for _ in range(60):
+        budget, delta = float(generator.uniform(4.0, 20.0)), 1e-5
+        balance, plans = Balance.empty(relation, "sum"), list[tuple[Any, float]]()
+        for _ in range(20):
+            reach = generator.choice([0, 1, 2, 3])
+            m = np.where([reach in (0, 2), reach in (1, 2)], generator.uniform(0.02, 0.9, 2), 0.0)
+            both = float(generator.uniform(0.02, 0.5)) if reach == 3 else 0.0
+            dearer, share = far * math.hypot(max(m), both), 1e-6
+            epsilon = brentq(lambda e, mu=dearer, d=share: gaussian_delta(mu, e) - d, 0.0, 80.0, xtol=1e-12)
+            fold: Fold | None = {0: 0, 1: 1}.get(int(reach))  # type: ignore[assignment]
+            more = balance.plus(Charge(float(epsilon) + 1e-9, share), fold)
+            if more.admits(budget, delta):
+                balance, plans = more, [*plans, (m, both)]
+        assert plans
+        if relation == "add_or_remove":  # in fold 0, or in fold 1
+            people = [[math.hypot(m[at], both) for m, both in plans] for at in (0, 1)]
+        else:  # exchanged within fold 0, within fold 1, or for somebody of the other fold
+            people = [[2 * math.hypot(m[at], both) for m, both in plans] for at in (0, 1)]
+            people.append([math.hypot(*m, 2 * both) for m, both in plans])
+        for distances in people:
+            assert gaussian_delta(math.hypot(*distances), budget) <= delta
+
+
+def test_moving_can_cost_more_than_either_fold_if_epsilon_were_charged_by_removal() -> None:
+    """What a careless rule would do: one fold charged for one clip rather than two, so that the mover pays both."""
+    m, delta = 1.0, 1e-5
+    epsilon = brentq(lambda e: gaussian_delta(m, e) - delta, 0.0, 50.0)
+    assert gaussian_delta(math.hypot(m, m), epsilon) > 10 * delta
