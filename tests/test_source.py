@@ -80,6 +80,52 @@ def output(tree: ast.AST) -> Iterator[Finding]:
             yield node.lineno, "shows a value in an assertion"
 
 
+DECISIONS = {"argmax", "argmin", "sign", "digitize", "bucketize", "heaviside"}
+DECIDED = {
+    "methods/improvement/planning.py": "public points",
+    "methods/mobility/baselines/models.py": "released counts",
+    "methods/mobility/blocks.py": "a public ladder",
+    "methods/mobility/pategail/critics.py": "slopes at a kink: a product of one shape for each person",
+    "methods/mobility/pategail/rewards.py": "noisy answers",
+    "methods/off_policy_evaluation/residual.py": "a noisy histogram",
+    "methods/policy_gradient/baselines/ucb_vi.py": "released counters",
+    "methods/policy_gradient/trust_region.py": "public weights",
+    "methods/policy_gradient/votes.py": "a person's own returns, added row by row",
+    "methods/synthesis/baselines/privsyn.py": "noisy errors",
+    "methods/synthesis/encoding.py": "generated rows",
+    "methods/synthesis/trajectories/models.py": "generated rows",
+    "privacy/accounting/approximate.py": "numbers of the plan",
+    "privacy/accounting/concentrated.py": "numbers of the plan",
+    "privacy/accounting/poisson.py": "numbers of the plan",
+    "privacy/accounting/selection.py": "numbers of the plan",
+    "privacy/certificate/certificate.py": "a signature",
+    "privacy/mechanisms/marginals.py": "the choice of a mechanism, of counts of whole rows",
+    "privacy/mechanisms/releases.py": "the choice of a mechanism, of a sum under its noise",
+    "privacy/mechanisms/responses.py": "answers that are 1, -1 or 0",
+    "privacy/mechanisms/thresholds.py": "numbers of the plan",
+}
+"""Files that decide by these calls, and on what: never on a product of a batch of private rows."""
+PRODUCTS = {"matmul", "dot", "tensordot", "inner", "einsum", "vdot", "linear", "softmax", "tanh"}
+
+
+def decisions(tree: ast.AST) -> Iterator[Finding]:
+    """The largest, the sign or the bin of something: where it is of a product of private rows, use `tacit.rowwise`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and name_of(node.func).split(".")[-1] in DECISIONS:
+            yield node.lineno, f"decides by {ast.unparse(node.func)}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in DECISIONS:
+            yield node.lineno, f"decides by .{node.func.attr}"
+
+
+def batched_products(tree: ast.AST) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            yield node.lineno, "multiplies a batch"
+        called = name_of(node.func) if isinstance(node, ast.Call) else ""
+        if called.split(".")[-1] in PRODUCTS and not called.startswith("rowwise."):
+            yield node.lineno, f"calls {called}"
+
+
 def unfinished(tree: ast.AST) -> Iterator[Finding]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and "NotImplementedError" in ast.dump(node):
@@ -99,6 +145,20 @@ def outside_privacy(path: Path) -> bool:
     return SOURCE / "privacy" not in path.parents and SOURCE / "data" not in path.parents
 
 
+def on_private_rows(path: Path) -> bool:
+    name = path.relative_to(SOURCE).as_posix()
+    return name.split("/")[0] in ("methods", "privacy", "federation") and name not in DECIDED
+
+
+def of_public_policies(path: Path) -> bool:
+    """Where probabilities and features of private rows come from."""
+    names = ("policies.py", "features.py", "logged.py", "overlap.py")
+    return path in [SOURCE / "methods" / "off_policy_evaluation" / name for name in names] + [
+        SOURCE / "agents" / "features.py",
+        SOURCE / "methods" / "improvement" / "statement.py",
+    ]
+
+
 def outside_the_command_line(path: Path) -> bool:
     return path.parent != SOURCE / "cli"
 
@@ -109,6 +169,8 @@ RULES: list[tuple[Callable[[ast.AST], Iterator[Finding]], Callable[[Path], bool]
     (touched_secrets, outside_privacy),
     (output, outside_the_command_line),
     (unfinished, everywhere),
+    (decisions, on_private_rows),
+    (batched_products, of_public_policies),
 ]
 
 

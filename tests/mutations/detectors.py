@@ -26,6 +26,7 @@ from scipy import stats
 from selection_detectors import SELECTION_DETECTORS
 from shard_detectors import SHARD_DETECTORS
 from table_detectors import TABLE_DETECTORS
+from tie_detectors import TIE_DETECTORS
 from torch import Tensor, nn
 from vault_cases import GivenParts, Named, Rewards, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
 from vote_detectors import VOTE_DETECTORS
@@ -365,6 +366,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *FEDERATED_DETECTORS,
     *TABLE_DETECTORS,
     *LEARNING_DETECTORS,
+    *TIE_DETECTORS,
     *LEDGER_DETECTORS,
     *PAPER_DETECTORS,
     *SELECTION_DETECTORS,

@@ -18,6 +18,7 @@ import pytest
 import selection_mutations
 import shard_mutations
 import table_mutations
+import tie_mutations
 import torch
 import vote_mutations
 from dp_accounting import dp_event
@@ -339,5 +340,5 @@ MUTATIONS = (
     *(Mutation(*mutation) for mutation in (*bit_mutations.BITS, *selection_mutations.SELECTION)),
     *(Mutation(*mutation) for mutation in paper_mutations.PAPERS),
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
-    *(Mutation(*mutation) for mutation in (*shard_mutations.SHARDS, *vote_mutations.VOTES)),
+    *(Mutation(*mutation) for mutation in (*shard_mutations.SHARDS, *vote_mutations.VOTES, *tie_mutations.TIES)),
 )

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
+from tacit import rowwise
 from tacit.agents.heads import invalid
 from tacit.data.spec import Box, Discrete, Space
 
@@ -50,7 +51,7 @@ def fourier(observations: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike
     """
     low, span = np.asarray(low, dtype=np.float64), np.subtract(high, low, dtype=np.float64)
     x = np.clip((np.asarray(observations, dtype=np.float64) - low) / span, 0.0, 1.0)
-    phase = x @ (np.pi * np.asarray(c, dtype=np.float64)).T
+    phase = rowwise.product(x, (np.pi * np.asarray(c, dtype=np.float64)).T)
     return np.asarray(np.cos(phase, out=phase))
 
 

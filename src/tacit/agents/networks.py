@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tacit import rowwise
 from tacit.errors import PlanError
 
 __all__ = ["Adam", "Float32", "Mlp", "Network", "RmsProp", "bounded"]
@@ -135,6 +136,13 @@ class Mlp:
             cache.append(entering)
             out = entering @ view
         return out, cache
+
+    def decided(self, theta: Float32, x: npt.NDArray[Any]) -> Float32:
+        """The outputs of `forward` for what is decided on them: a row's bits are its own, also beside other rows."""
+        views, out = self.layers(theta), np.asarray(x, np.float64)
+        for i, view in enumerate(views):
+            out = rowwise.product(rowwise.tanh(out) if i else out, view[..., :-1, :]) + view[..., -1:, :]
+        return out.astype(np.float32)
 
     def backward(self, theta: Float32, cache: list[Float32], gradient: Float32, pieces: int = 1) -> Float32:
         """Gradients [G, pieces, P] with respect to theta (see `Network.backward`)."""

@@ -89,8 +89,11 @@ class Policy(Json):
         generator: np.random.Generator,
         *,
         greedy: bool = False,
+        single: bool = False,
     ) -> Array:
         """Actions for N observations, each under the parameters of its replicate.
+
+        With an `Mlp` they do not depend, to the last bit, on which other observations there are (`tacit.rowwise`).
 
         Args:
             theta: [R, P].
@@ -98,13 +101,18 @@ class Policy(Json):
             replicate: [N] in 0 .. R - 1.
             generator: of the actions' randomness.
             greedy: the most probable action (the middle) instead of a random one.
+            single: whether a replicate has one observation at most; then its products have one shape as they are.
 
         Returns:
             int64 [N], or float32 [N, a].
         """
         seats = _Seats.of(replicate, len(theta))
         network, free = self.split(theta if len(seats.groups) == len(theta) else theta[seats.groups])
-        outputs, _ = self.network.forward(network, seats.seat(self.features(observations)))
+        x = seats.seat(self.features(observations))
+        if isinstance(self.network, Mlp) and not single:
+            outputs = self.network.decided(network, x)
+        else:
+            outputs, _ = self.network.forward(network, x)
         played = self.head.greedy(outputs) if greedy else self.head.draw(outputs, free, generator)
         return seats.unseat(played)
 
@@ -167,15 +175,18 @@ class Acting:
         policy: what acts.
         theta: public parameters [R, P], one row a replicate.
         greedy: whether it takes the most probable action.
+        single: whether every replicate has one observation at a time (see `Policy.act`).
     """
 
     policy: Policy
     theta: Float32
     greedy: bool = False
+    single: bool = False
 
     def __call__(self, observations: Array, replicate: NDArray[np.int64], generator: np.random.Generator) -> Array:
         """Actions [N] or [N, a] (see `Policy.act`)."""
-        return self.policy.act(self.theta, observations, replicate, generator, greedy=self.greedy)
+        how = {"greedy": self.greedy, "single": self.single}
+        return self.policy.act(self.theta, observations, replicate, generator, **how)
 
     def predict(
         self,

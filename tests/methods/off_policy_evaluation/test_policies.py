@@ -5,9 +5,10 @@ import pytest
 from safetensors.numpy import save_file
 from small_mdp import TARGET
 
+from tacit.agents.features import Scaled
 from tacit.errors import FileError, PlanError
-from tacit.methods.off_policy_evaluation.features import OneHot
-from tacit.methods.off_policy_evaluation.policies import Callable, LinearQ, Network, Tabular, Uniform
+from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
+from tacit.methods.off_policy_evaluation.policies import Callable, LinearQ, Modelled, Network, Tabular, Uniform, on_rows
 
 HERE = "tests_policies"
 
@@ -94,3 +95,43 @@ def test_layers_of_a_file_need_numbers(tmp_path):
     save_file(layers, tmp_path / "policy.safetensors")
     with pytest.raises(FileError, match="numbered"):
         Network.load(tmp_path / "policy.safetensors")
+
+
+def tied(kind: str):
+    """Policies over 6 actions of which the first and the last tie in every state, of width 64."""
+    weight = np.random.default_rng(0).normal(size=(6, 64))
+    weight[5] = weight[0]
+    hidden = np.random.default_rng(1).normal(size=(64, 64)) / 8
+    scaled, waves = Scaled((-3.0,) * 64, (3.0,) * 64), Fourier(1, (-3.0,) * 64, (3.0,) * 64, coupled=False)
+    return {
+        "greedy": Network(((weight, np.zeros(6)),), greedy=True),
+        "hidden": Network(((hidden, np.zeros(64)), (weight, np.zeros(6))), activation="tanh", greedy=True),
+        "softmax": Network(((hidden, np.zeros(64)), (weight, np.zeros(6))), features=scaled),
+        "linear": LinearQ(scaled, weight.T, kind="epsilon_greedy"),
+        "modelled": Modelled(LinearQ(waves, np.tile(weight.T[:1], (65, 1))), 0.1),
+        "function": Callable(f"{HERE}:by_batch", 6),
+        "somebody's": Foreign(),
+    }[kind]
+
+
+class Foreign:
+    """Not tacit's: it decides by who else is there."""
+
+    actions = 6
+
+    def probabilities(self, observations):
+        return by_batch(observations)
+
+
+def by_batch(observations):
+    return np.eye(6)[np.full(len(observations), 5 * (len(observations) % 2))]
+
+
+@pytest.mark.parametrize("kind", ["greedy", "hidden", "softmax", "linear", "modelled", "function", "somebody's"])
+def test_what_a_policy_does_in_a_row_does_not_depend_on_others(kind):
+    policy, rows = tied(kind), np.random.default_rng(2).normal(size=(99, 64)).astype(np.float32)
+    whole = on_rows(policy, rows)
+    assert not (whole[:, 5] > whole[:, 0]).any() or kind in ("function", "somebody's")
+    for start in range(1, 99):
+        assert np.array_equal(on_rows(policy, rows[start:]), whole[start:])
+    assert on_rows(policy, rows[:0]).shape == (0, 6)

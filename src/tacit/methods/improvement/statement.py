@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import rowwise
 from tacit.agents.policies import Float32, Policy
 from tacit.agents.policy_files import FeedForward
 from tacit.data.memory import Memory
@@ -133,7 +134,7 @@ class Scores:
         followed, share = np.zeros(0, bool), np.zeros(0)
         if courses:
             seen = visits.seen.astype(np.float32)
-            chosen = self.policy.probabilities(seen).argmax(axis=1)
+            chosen = rowwise.best(self.policy.probabilities(seen))
             followed, share = chosen == visits.actions, np.full(len(chosen), self.advice)
             if self.clone is not None:
                 usual = self.clone.probabilities(seen)[np.arange(len(chosen)), chosen]

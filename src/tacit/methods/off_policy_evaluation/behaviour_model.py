@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
+from tacit import rowwise
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Fourier, OneHot, covariance
 from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, LinearQ, Modelled, Policy, softmax
+from tacit.methods.off_policy_evaluation.policies import Behaviour, LinearQ, Modelled, Policy
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, noise
 from tacit.methods.off_policy_evaluation.statistics import encoded, gram_of, read_gram, update
@@ -221,7 +222,7 @@ class Gradient:
         weights, clip = state
         phi = rows["phi"]
         taken = rows["taken"][..., None] == np.arange(weights.shape[1])
-        error = (taken - softmax(phi @ weights.astype(np.float32))) * rows["weight"][..., None]
+        error = (taken - rowwise.softmax(phi @ weights.astype(np.float32))) * rows["weight"][..., None]
         gradient = np.matmul(phi.transpose(0, 2, 1), error).reshape(len(phi), weights.size)
         x, length = _within(gradient / clip)
         shares = math.sqrt(1 - LENGTH_SHARE), math.sqrt(LENGTH_SHARE)

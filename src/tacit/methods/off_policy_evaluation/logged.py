@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Tabular, Target, unknown_behaviour
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Tabular, Target, on_rows, unknown_behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 
 LARGEST_LOG_RATIO = 50.0
@@ -141,7 +141,7 @@ def _chosen(policy: Policy, rows: Mapping[str, np.ndarray]) -> np.ndarray:
     """The policy's probability of each recorded action, [U, L]."""
     actions = rows["actions"].reshape(rows["mask"].shape).astype(np.int64, copy=False)
     observations = rows["observations"]
-    if isinstance(policy, Tabular):
+    if type(policy) is Tabular:
         return policy.chosen(observations, actions)
-    every = policy.probabilities(observations.reshape(-1, *observations.shape[2:]))
+    every = on_rows(policy, observations.reshape(-1, *observations.shape[2:]))
     return np.take_along_axis(every, actions.reshape(-1, 1), axis=1).reshape(actions.shape)

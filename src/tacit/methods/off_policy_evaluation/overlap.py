@@ -97,8 +97,8 @@ class WeightVector:
         log = logged(rows, self.problem, self.policy, self.behaviour)
         weight, last = weights(log), log.alive & ~log.follows
         bins = len(self.edges) - 1
-        logs = np.log10(np.maximum(weight, 1e-300))
-        chosen = np.clip(np.searchsorted(self.edges, logs, side="right") - 1, 0, bins - 1)
+        edges = 10.0 ** np.clip(self.edges, -300, 300)  # weights as they are: their logarithms are rounded numbers
+        chosen = np.clip(np.searchsorted(edges, weight, side="right") - 1, 0, bins - 1)
         histogram = np.stack([((chosen == b) & last).sum(axis=1) for b in range(bins)], axis=1)
         bounded = (np.minimum(weight, self.largest_weight) * last).sum(axis=1) / log.episodes / self.largest_weight
         ratios = (np.minimum(log.ratio, self.largest_ratio) * log.alive).sum(axis=1) / self.largest_ratio

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import rowwise
 from tacit.agents import policy_files
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.policies import predicted
@@ -23,6 +24,8 @@ from tacit.errors import PlanError
 from tacit.validation import check
 
 Float64 = NDArray[np.float64]
+
+_MAPS = ("tacit.agents.features", "tacit.methods.off_policy_evaluation.features")
 
 
 @runtime_checkable
@@ -139,11 +142,10 @@ class LinearQ:
     def probabilities(self, observations: np.ndarray) -> Float64:
         """Softmax or epsilon-greedy over Q."""
         phi = np.asarray(self.features(observations), np.float64)
-        values = np.einsum("ni,ia->na", phi, self.weights)  # each row by itself: BLAS may break ties by the others
+        values = rowwise.product(phi, self.weights)
         if self.kind == "softmax":
-            return softmax(values / self.temperature)
-        greedy = np.eye(self.actions)[values.argmax(axis=1)]
-        return np.asarray((1 - self.epsilon) * greedy + self.epsilon / self.actions, np.float64)
+            return rowwise.softmax(values / self.temperature)
+        return (1 - self.epsilon) * rowwise.one_hot(values) + self.epsilon / self.actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +172,13 @@ class Network:
         fits = bool(layers) and all(w.ndim == 2 and b.shape == w.shape[:1] for w, b in layers)
         fits = fits and all(a[0].shape[0] == b[0].shape[1] for a, b in itertools.pairwise(layers))
         fits = fits and (self.features is None or self.features.size == layers[0][0].shape[1])
-        check("layers", [w.shape for w, _ in layers], fits, "weights [out, in] that fit one another and the features")
+        fits = fits and all(np.isfinite(array).all() for array in itertools.chain.from_iterable(layers))
+        check(
+            "layers",
+            [w.shape for w, _ in layers],
+            fits,
+            "finite weights [out, in] that fit one another and the features",
+        )
         check("activation", self.activation, self.activation in ("relu", "tanh"), "relu or tanh")
         for array in itertools.chain.from_iterable(layers):
             array.setflags(write=False)
@@ -204,12 +212,12 @@ class Network:
         else:
             x = np.asarray(observations, np.float64)
             x = np.asarray(x[:, None] == np.arange(inputs), np.float64) if x.ndim == 1 and inputs > 1 else x
-        x = x.reshape(len(x), -1)
+        x = x.reshape(len(x), inputs)
         for i, (weight, bias) in enumerate(self.layers):
-            x = x @ weight.T + bias
+            x = rowwise.product(x, weight.T) + bias
             if i < len(self.layers) - 1:
-                x = np.maximum(x, 0) if self.activation == "relu" else np.tanh(x)
-        return np.eye(self.actions)[x.argmax(axis=1)] if self.greedy else softmax(x)
+                x = np.maximum(x, 0) if self.activation == "relu" else rowwise.tanh(x)
+        return rowwise.one_hot(x) if self.greedy else rowwise.softmax(x)
 
     def predict(
         self,
@@ -232,7 +240,7 @@ class Network:
 
         def act(seen: np.ndarray) -> np.ndarray:
             chances = self.probabilities(seen)
-            return np.asarray(chances.argmax(axis=1)) if deterministic else draw(chances, generator)
+            return rowwise.best(chances) if deterministic else draw(chances, generator)
 
         return predicted(act, observation, 0 if isinstance(self.features, OneHot) else 1)
 
@@ -323,6 +331,27 @@ Target = Policy | Behaviour
 """What is evaluated."""
 
 
+def on_rows(policy: Policy, observations: np.ndarray) -> Float64:
+    """Probabilities [N, A] of observations of private rows: each a function of its own observation, to the last bit.
+
+    Policies that are tacit's throughout promise that for any batch (`tacit.rowwise`). What others compute on a batch
+    may be rounded by who else is in it, and a tie decided by that; so they meet one observation at a time.
+    """
+    if _by_row(policy):
+        return policy.probabilities(observations)
+    rows = [policy.probabilities(observations[i : i + 1]) for i in range(len(observations))]
+    return np.concatenate([np.zeros((0, policy.actions)), *rows])
+
+
+def _by_row(policy: object) -> bool:
+    if type(policy) is Modelled:
+        return _by_row(policy.policy)
+    if type(policy) in (LinearQ, Network):  # what is no feature map of tacit's own, or calls a function, is another's
+        features = getattr(policy, "features", None)
+        return features is None or (type(features).__module__ in _MAPS and not hasattr(features, "function"))
+    return type(policy) in (Uniform, Tabular)
+
+
 def unknown_behaviour() -> PlanError:
     """The refusal of records that no importance ratio can be made of, with both ways out."""
     return PlanError(
@@ -352,9 +381,3 @@ def imported(path: str) -> Function[[np.ndarray], Any]:
             remedy="check the spelling and that the package is installed",
         ) from error
     return function
-
-
-def softmax(values: np.ndarray) -> Float64:
-    """Logits [..., A] -> probabilities [..., A]."""
-    shifted = np.exp(values - values.max(axis=-1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True), np.float64)

@@ -28,7 +28,7 @@ import numpy as np
 from tacit.methods.off_policy_evaluation.features import Features, covariance
 from tacit.methods.off_policy_evaluation.intervals import unit_count
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, on_rows
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, noise, returns
 from tacit.methods.off_policy_evaluation.statistics import Gram, encoded, read_gram, update, upper
@@ -140,7 +140,7 @@ class QFunction:
 
     def v(self, observations: np.ndarray) -> np.ndarray:
         """[N, d] or [N] -> [N]."""
-        return np.asarray((self.policy.probabilities(observations) * self.q(observations)).sum(axis=1))
+        return np.asarray((on_rows(self.policy, observations) * self.q(observations)).sum(axis=1))
 
     def over(self, which: Literal["q", "v"], observations: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """`q` or `v` of padded observations [U, L, ...] -> [U, L, A] or [U, L]."""
@@ -177,7 +177,7 @@ class Transitions:
         gram = _gram(log, phi, self.policy.actions, self.features.tabular)
         norm = np.linalg.norm(gram, axis=1)
         following = log.next_observations
-        then = self.policy.probabilities(following.reshape(-1, *following.shape[2:]))
+        then = on_rows(self.policy, following.reshape(-1, *following.shape[2:]))
         return {
             "phi": phi,
             "after": after,

@@ -277,9 +277,9 @@ class Ranges:
 
     def __call__(self, rows: Stats, state: object) -> np.ndarray:
         """[U, RANGES]; the first is for the widest range itself."""
-        with np.errstate(divide="ignore"):
-            halvings = np.floor(-np.log2(np.minimum(rows["largest"] / self.widest, 1.0)))
-        return np.eye(RANGES)[np.minimum(halvings, RANGES - 1).astype(np.int64)]
+        fraction, exponent = np.frexp(np.minimum(rows["largest"] / self.widest, 1.0))
+        halvings = np.where(fraction > 0, (fraction == 0.5) - exponent, RANGES)
+        return np.eye(RANGES)[np.minimum(halvings, RANGES - 1)]
 
 
 @dataclass(frozen=True, eq=False)

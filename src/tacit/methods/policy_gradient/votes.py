@@ -307,4 +307,4 @@ def tried(plan: Votes, policy: Policy, theta: Float32, asked: Asked, round_: int
     pairs = plan.radius * np.stack([asked.directions, -asked.directions], axis=3)
     played = (theta[:, None, None, None] + pairs).reshape(-1, policy.parameters).astype(np.float32)
     episodes = 2 * asked.directions.shape[2]
-    return Tried(Acting(policy, played, greedy=True), plan.users, episodes, plan.length_at(round_))
+    return Tried(Acting(policy, played, greedy=True, single=True), plan.users, episodes, plan.length_at(round_))
