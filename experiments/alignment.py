@@ -166,7 +166,7 @@ def steered(
 ) -> Steered:
     """What people with these texts make of the model, with a ledger and a register that are not kept."""
     writer, epsilon = world.writer(), plan.epsilon
-    people = People(plan, writer, list(texts), texts, seed=seed, simulated=True, feedback=feedback)
+    people = People(plan, writer, texts, seed=seed, simulated=True, feedback=feedback)
     with tempfile.TemporaryDirectory() as folder:
         for name in ("study", "keys"):
             Path(folder, name).mkdir()

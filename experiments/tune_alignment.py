@@ -139,7 +139,7 @@ def contributions(plan: AlignmentPlan, texts: list[str]) -> np.ndarray:
     writer, reward = world.writer(), world.reward()
     ids = alignment.named(texts)
     feedback = world.Raters("agrees", SEED) if plan.feedback == "person" else None
-    people = People(plan, writer, list(ids), ids, seed=0, simulated=True, feedback=feedback)
+    people = People(plan, writer, ids, seed=0, simulated=True, feedback=feedback)
     theta = plan.adapter.start(writer.model.shape)
     rows = people.serve([list(ids)], Writing(plan, writer, reward, theta))
     return PersonGradient(plan, writer)(rows, Released(theta.numpy()))

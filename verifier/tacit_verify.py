@@ -28,7 +28,7 @@ VUSOVkc3VlavVlf1W78bW98/WG0rWGUJWH3AWPqNX8V/XdaWXi72Xmw5XnBRXw5DY0ldY1IDYSW8YhJk
 b9jjbFP5bJeLcEozcSP7cx8QcyvOd8DEdBlGdJ1ddQn8dTuqdaJ+dpOodzWOelcBf1zufVD6fZL0gS2OgeSIgrTXhQVXhaNDhgcWiDjgiPe0iRZFiohZjLYn
 jVS9l3vQlprImSx8meS2n3Ybn3q1nL5nnLE1nMA3ng12nhIUnizKnl2DnlBUnxeRoKrvolceoqyipWXYpcLdpgwcq3h5qTO0qcLqrAERrNq0rU/ErnBms5Nx
 s9fSsAeWsBMvsSFssg0tshvlsp/St946tA/PtTA1ttAiu55auCvWuKf3ubc/utGBuxkIv14avFT+vJ0uvNHmvT/jvZqpvcW9voUpw+Ejw6x4wDRixYRZxhqU
-y1AGy2NRy6XryARTyOzsyUbKymnmyoyjytPXyzLBzTRYzl+D
+y1AGy2NRy6XryARTyOzsyUbKymnmyoyjytPXyzLBzTRYzl+DRQz5K7WxhCUJKWG0zFDAi+eI
 """
 class Refused(Exception): """The certificate contradicts itself."""
 class NotRecomputable(Exception): """A kind of event without numerics here."""

@@ -42,7 +42,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "epsilon": 4,
         "delta": 1e-5,
         "layer": 0,
-        "people": 4,
+        "people": 6,
         "rounds": 2,
         "tokens": 5,
         "out": tmp_path / "run",

@@ -22,6 +22,7 @@ from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from paper_detectors import PAPER_DETECTORS
+from round_detectors import ROUND_DETECTORS
 from scipy import stats
 from selection_detectors import SELECTION_DETECTORS
 from shard_detectors import SHARD_DETECTORS
@@ -369,6 +370,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *TIE_DETECTORS,
     *LEDGER_DETECTORS,
     *PAPER_DETECTORS,
+    *ROUND_DETECTORS,
     *SELECTION_DETECTORS,
     *SHARD_DETECTORS,
     *VOTE_DETECTORS,

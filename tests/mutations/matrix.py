@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 if __name__ == "__main__":
-    sys.path.insert(1, str(Path(__file__).parents[1] / "privacy" / "vault"))
+    sys.path[1:1] = [str(Path(__file__).parents[1] / "privacy" / "vault"), str(Path(__file__).parents[2])]
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from detectors import DETECTORS

@@ -15,6 +15,7 @@ import numpy as np
 import online_mutations
 import paper_mutations
 import pytest
+import round_mutations
 import selection_mutations
 import shard_mutations
 import table_mutations
@@ -341,4 +342,5 @@ MUTATIONS = (
     *(Mutation(*mutation) for mutation in paper_mutations.PAPERS),
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
     *(Mutation(*mutation) for mutation in (*shard_mutations.SHARDS, *vote_mutations.VOTES, *tie_mutations.TIES)),
+    *(Mutation(*mutation) for mutation in round_mutations.ROUNDS),
 )

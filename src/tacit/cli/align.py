@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import itertools
 import math
 from collections.abc import Sequence
@@ -47,10 +46,8 @@ from tacit.methods.alignment import (
     pairs_of,
     rated_pairs,
 )
-from tacit.methods.alignment.plan import PART
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.register import Register
-from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -230,8 +227,7 @@ def _learned(command: Align, plan: Planned, writer: Writer, reward: Judge | None
         texts: dict[str, list[str]] = {}
         for person, (text,) in read_rows(command.data, command.person, [command.text]):
             texts.setdefault(person, []).append(text)
-    slots = sorted(texts, key=lambda person: hashlib.sha256(person.encode("utf-8", "surrogatepass")).digest())
-    people = People(plan, writer, slots, texts, seed=command.seed, simulated=command.simulated)
+    people = People(plan, writer, texts, seed=command.seed, simulated=command.simulated)
     plain_files.private_folder(run.inside(PRIVATE))
     key = command.key or Path.home() / ".tacit" / f"{command.out.resolve().name}.key"
     key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -241,9 +237,6 @@ def _learned(command: Align, plan: Planned, writer: Writer, reward: Judge | None
         budget.spending(ledger, WORDS),
         progress("Meeting people") as advance,
     ):
-        identity = plans.plan_id(plan)
-        if any(summary.id == identity for summary in ledger.plans()):
-            people.skip(ledger.claimed(identity, PART))
         return fit(
             plan,
             UserVault(people, ledger, register, tracker=command.tracker),

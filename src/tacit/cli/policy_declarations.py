@@ -80,8 +80,8 @@ class Align(Spending):
         prefix: public words before every prompt.
         layer: behind which layer the vector is added, 0 the first.
         scale: public typical norm of the residual stream there; measured on the public prompts without it.
-        population: how many people there could be, as the public knows; by default people times rounds, and to be given
-            for preferences.
+        population: how many people there could be, as the public knows, and not fewer than the file has; by default
+            people times rounds, and to be given for preferences. The ids deal all of the file into the rounds.
         relation: what neighbouring data differ in: a person is present or absent, or exchanged for another.
         shrink: after the release, shorten the vector until the divergence from the base model is at most so many nats
             a token on public prompts; this costs no privacy.

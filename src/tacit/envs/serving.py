@@ -341,7 +341,7 @@ class SimulatedUsers:
         gone = generator.random(len(replicate)) < self._missing
         horizon, restarts = self._horizon, self._restarts
         if isinstance(actor, OfEpisodes):
-            place = np.concatenate([np.arange(len(ids)) for ids in people])
+            place = np.concatenate([np.arange(len(ids)) for ids in people]) % actor.places
             first = (replicate * actor.places + place) * actor.episodes
             replicate = (first[:, None] + np.arange(actor.episodes)).ravel()
             horizon, restarts = min(horizon, actor.length * self._repeat), False

@@ -59,10 +59,10 @@ def texts_of(count: int) -> dict[str, list[str]]:
     return {f"p{i}": ["".join(generator.choice(letters, 9)) for _ in range(2)] for i in range(count)}
 
 
-def people_of(plan: AlignmentPlan, slots: Sequence[str], **options: object) -> People:
-    """Simulated people in these slots, "" for a gap."""
-    texts = {person: own for person, own in texts_of(200).items() if person in slots}
-    return People(plan, WRITER, slots, texts, **({"simulated": True} | options))
+def people_of(plan: AlignmentPlan, ids: Sequence[str], **options: object) -> People:
+    """Simulated people with these ids."""
+    texts = {person: own for person, own in texts_of(200).items() if person in ids}
+    return People(plan, WRITER, texts, **({"simulated": True} | options))
 
 
 def vault_of(people: People, folder: Path, epsilon: float = 8.0) -> UserVault:

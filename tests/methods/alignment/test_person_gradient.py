@@ -16,7 +16,7 @@ from tacit.agents.language.adapters import Steering
 from tacit.agents.language.llama import Llama
 from tacit.agents.language.sampling import log_softmax
 from tacit.agents.language.texts import Writer
-from tacit.errors import MechanismError
+from tacit.errors import DataError, MechanismError
 from tacit.methods.alignment.contributions import PersonGradient, Released, advantages
 from tacit.methods.alignment.people import People
 from tacit.methods.alignment.plan import AlignmentPlan
@@ -29,9 +29,9 @@ PLAN = plan_of()
 SLOTS = [f"p{i}" for i in range(9)]
 
 
-def served(slots: list[str], plan: AlignmentPlan = PLAN, **options: Any) -> Rows:
-    people = people_of(plan, slots, **options)
-    return people.serve(people.arrive(len(slots)), Writing(plan, WRITER, Letters(), torch.from_numpy(THETA)))
+def served(ids: list[str], plan: AlignmentPlan = PLAN, **options: Any) -> Rows:
+    people = people_of(plan, ids, **options)
+    return people.serve([ids], Writing(plan, WRITER, Letters(), torch.from_numpy(THETA)))
 
 
 def added(rows: Rows, plan: AlignmentPlan = PLAN) -> NDArray[np.float64]:
@@ -93,30 +93,49 @@ def test_a_person_alone_or_in_a_batch_adds_the_same_bit_for_bit() -> None:
         np.testing.assert_array_equal(added(alone)[0], vectors[place])
 
 
-def test_a_gap_moves_nobody_elses_completions_or_gradient() -> None:
-    whole, gap = served(SLOTS), served([*SLOTS[:3], "", *SLOTS[4:]])
-    stay = [place for place in range(9) if place != 3]
-    assert not gap["mask"][3].any()
-    for name in whole:
-        np.testing.assert_array_equal(gap[name][stay], whole[name][stay])
-    np.testing.assert_array_equal(added(gap)[stay], added(whole)[stay])
-    assert not added(gap)[3].any()
+def test_who_leaves_moves_nobody_elses_completions_or_gradient() -> None:
+    whole = served(SLOTS)
+    for place in (0, 3, 8):
+        stay = [other for other in range(9) if other != place]
+        gone = served([SLOTS[other] for other in stay])
+        for name in whole:
+            np.testing.assert_array_equal(gone[name], whole[name][stay])
+        np.testing.assert_array_equal(added(gone), added(whole)[stay])
 
 
-def test_people_come_in_the_order_of_their_slots_and_gaps_stay() -> None:
-    people = people_of(PLAN, ["p1", "", "p2", "p3"])
-    assert people.arrive(3) == [["p1", "", "p2"]]
-    assert people.arrive(3) == [["p3"]]
-    assert people.pool == (("p1", "p2", "p3"),)
+def test_nobody_elses_tokens_depend_on_how_many_are_served() -> None:
+    """More than a batch of completions, of which one place after another becomes the last."""
+    plan = plan_of(completions=16, people=40)
+    ids = [f"p{i}" for i in range(20)]
+    whole = served(ids, plan)
+    for stay in (ids[1:], ids[:-1], ids[::-1], ids[3:8]):
+        rows = served(stay, plan)
+        for name in whole:
+            np.testing.assert_array_equal(rows[name], whole[name][[ids.index(person) for person in stay]])
+
+
+def test_the_pool_are_all_who_have_texts_and_an_id_is_spelled_in_one_way() -> None:
+    assert people_of(PLAN, ["p2", "p1"]).pool == (("p1", "p2"),)
+    with pytest.raises(DataError, match="two ways"):
+        People(PLAN, WRITER, {"ann": ["abcdef"], "ann ": ["ghijkl"]})
+    with pytest.raises(DataError, match="no id"):
+        People(PLAN, WRITER, {" ": ["abcdef"]})
+
+
+def test_an_actor_has_no_stream_of_coins_that_all_would_share() -> None:
+    def drawing(seen: NDArray[Any], replicate: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:
+        return generator.random((len(seen), PLAN.spec(WRITER).action.size))  # type: ignore[union-attr]
+
+    with pytest.raises(AttributeError):
+        people_of(PLAN, ["p1"]).serve([["p1"]], drawing)
 
 
 def test_who_has_too_few_tokens_adds_nothing_and_the_divisor_stays() -> None:
     texts = {"p0": ["ab", "abcdef"], "p1": ["a"]}
-    people = People(PLAN, WRITER, ["p0", "p1"], texts, simulated=True)
-    rows = people.serve(people.arrive(2), Writing(PLAN, WRITER, Letters(), torch.from_numpy(THETA)))
+    writing = Writing(PLAN, WRITER, Letters(), torch.from_numpy(THETA))
+    rows = People(PLAN, WRITER, texts, simulated=True).serve([["p0", "p1"]], writing)
     assert rows["mask"].sum(axis=1).tolist() == [3, 0]
-    whole = People(PLAN, WRITER, ["p0"], {"p0": ["abcdef"]}, simulated=True)
-    alone = whole.serve(whole.arrive(1), Writing(PLAN, WRITER, Letters(), torch.from_numpy(THETA)))
+    alone = People(PLAN, WRITER, {"p0": ["abcdef"]}, simulated=True).serve([["p0"]], writing)
     np.testing.assert_array_equal(added(rows)[0], added(alone)[0])
     assert not added(rows)[1].any()
 
@@ -183,16 +202,6 @@ def test_the_vault_refuses_what_couples_people(mistake: type[_Planted]) -> None:
     checks = IsolationChecks(PLAN.spec(WRITER))
     with pytest.raises(MechanismError, match=r"another unit's rows do|how many units there are"):
         checks.contribution(PLAN.parts()[0], mistake(PersonGradient(PLAN, WRITER)), Released(THETA))
-
-
-def test_slots_by_index_move_those_behind_a_gap() -> None:
-    """Draws that belong to places among those who are there, and not to ids, are seen by the test of gaps."""
-    whole, gone = served(SLOTS), served([person for person in SLOTS if person != "p3"])
-    seen = whole["observations"].copy()
-    seen[..., 4:] = whole["observations"][:, :1, 4:]  # everybody in a place has that place's draws
-    assert np.array_equal(gone["observations"][3:], np.delete(whole["observations"], 3, axis=0)[3:])
-    by_index = np.concatenate([gone["observations"][..., :4], seen[:8, ..., 4:]], axis=2)
-    assert not np.array_equal(by_index[3:], np.delete(seen, 3, axis=0)[3:])
 
 
 def test_the_honest_gradient_passes_with_texts_of_full_length() -> None:

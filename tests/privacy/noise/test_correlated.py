@@ -107,6 +107,25 @@ def test_contributions_of_any_direction_move_c_x_by_no_more(correlation: Correla
         assert np.linalg.norm(c @ x) <= sensitivity(correlation, 12, k) + 1e-12
 
 
+@pytest.mark.parametrize(("correlation", "decay"), CASES)
+def test_one_who_leaves_and_one_who_comes_elsewhere_move_c_x_by_two_at_most(
+    correlation: Correlation, decay: tuple[float, ...]
+) -> None:
+    """Over all pairs of sets of steps, and vectors along one line in either direction or across each other."""
+    for steps, most in ((9, 1), (6, 2), (5, 3)):
+        strategy, bound = dense(correlation, steps, decay), 2 * sensitivity(correlation, steps, most, decay)
+        sets = [chosen for size in range(1, most + 1) for chosen in itertools.combinations(range(steps), size)]
+        columns = np.array([strategy[:, chosen].sum(axis=1) for chosen in sets])
+        grams = columns @ columns.T
+        squares = np.diag(grams)[:, None] + np.diag(grams)[None]
+        assert np.sqrt((squares + 2 * grams).max()) <= bound * (1 + 1e-12)  # against each other: -x leaves, x comes
+        assert np.sqrt((squares - 2 * grams).max()) <= bound
+        assert np.sqrt(squares.max()) <= bound
+    whole = dense(correlation, 9, decay)
+    same = max(np.linalg.norm(2 * whole[:, j]) for j in range(9))
+    assert same == pytest.approx(2 * sensitivity(correlation, 9, 1, decay))  # nothing less than two would do
+
+
 def test_coefficients_of_running_sums_are_central_binomials() -> None:
     expected = [math.comb(2 * k, k) / 4**k for k in range(9)]
     np.testing.assert_allclose(coefficients(9), expected, rtol=1e-13)

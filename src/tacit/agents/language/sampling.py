@@ -1,12 +1,14 @@
 """Completions of many prompts at once, and what their probabilities say of an adapter's parameters.
 
 Every token is decided by a draw that came with its prompt: a completion is a function of its prompt, its draws, the
-model and the steering. It does not depend on what stands beside it in a batch, and leaving a text out moves nobody
-else's draws. No matrix product has fewer than `LEAST` rows: those of fewer rows add up in another order.
+model and the steering, and leaving a text out moves nobody else's draws. What a product of matrices rounds to depends
+on how many rows it has, and a token is a decision: `alone` therefore writes in batches of one size, in which no place
+rounds otherwise than another. No product has fewer than `LEAST` rows: those of fewer rows add up in another order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,6 +19,9 @@ from tacit.agents.language.models import Cache, LanguageModel
 
 LEAST = 16
 """Rows of a product at least; from here on the products of a row are the same, bit for bit, in batches of any size."""
+TOGETHER = 128
+"""Completions that `alone` writes at once."""
+_EVEN: dict[tuple[object, ...], bool] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,23 +51,81 @@ def complete(model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tenso
         steering: from the last token of the prompt on; what stands before it is read as it is. Parameters [1, P].
     """
     given, times, length = draws.shape
-    rows = filled(given, prompts.shape[1], times)
-    texts, draws, last = len(rows), draws[rows], prompts[rows]
-    cache = read(model, prefix, last).repeated(times, length)
-    token = last[:, -1:].repeat_interleave(times, dim=0)
-    flat = draws.reshape(texts * times, length)
-    written, kept = [], []
-    for t in range(length):
-        kept.append(model.below(token, cache, steering.adapter.first))
-        logits = model.above(kept[-1], cache, steering)
-        cache = replace(cache, length=cache.length + 1)
-        written.append(inverted(logits[:, 0], flat[:, t]))
-        token = model.vocabulary[written[-1]][:, None]
+    kept, _, written = zip(*_steps(model, prefix, prompts, draws, steering), strict=True)
     return Completions(
         prompts,
-        torch.stack(written, dim=1).view(texts, times, length)[:given],
-        torch.cat(kept, dim=1).view(texts, times, length, -1)[:given],
+        torch.stack(written, dim=1).view(-1, times, length)[:given],
+        torch.cat(kept, dim=1).view(-1, times, length, kept[0].shape[-1])[:given],
     )
+
+
+def alone(
+    model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tensor, steering: Steering
+) -> Iterator[Completions]:
+    """Completions as those of `complete`, which are the same, bit for bit, whoever else is asked for.
+
+    Every product has the same number of rows, whoever is there: batches are filled up. So what a row rounds to depends
+    on its own numbers and its place. Once for every size it is tried, on a public prompt in all places, whether places
+    differ on this machine; if they do, prompts are completed one by one.
+
+    Args:
+        model, prefix, prompts, draws, steering: as for `complete`.
+
+    Yields:
+        Completions of some prompts after another.
+    """
+    given, times, length = draws.shape
+    size = max(1, TOGETHER // times)
+    sizes = len(model.vocabulary), len(prefix), prompts.shape[1], times, length
+    key = (model.digest, *sizes, steering.adapter, torch.get_num_threads())
+    if key not in _EVEN:
+        _EVEN[key] = even(model, prefix, prompts.shape[1], size, times, length, steering)
+    size = size if _EVEN[key] else 1
+    for start in range(0, given, size):
+        there = torch.arange(start, min(start + size, given))
+        rows = there[torch.arange(size) % len(there)]
+        done = complete(model, prefix, prompts[rows], draws[rows], steering)
+        yield Completions(done.prompts[: len(there)], done.written[: len(there)], done.residual[: len(there)])
+
+
+@torch.no_grad()
+def even(
+    model: LanguageModel, prefix: Tensor, tokens: int, texts: int, times: int, length: int, steering: Steering
+) -> bool:
+    """Whether every place of such a batch gives the same bits, tried on one public prompt in all of them.
+
+    Which operations a row goes through does not depend on numbers: places that add up in another order show it in one
+    of the thousands of sums of a batch.
+    """
+    prompts = torch.arange(tokens).remainder(model.shape.tokens).expand(texts, -1)
+    draws = torch.linspace(0.05, 0.95, length).expand(texts, times, -1)
+    for kept, logits, _ in _steps(model, prefix, prompts, draws, steering):
+        for seen in (kept, logits, _distribution(logits[:, 0])):
+            if not torch.equal(seen, seen[:1].expand_as(seen)):
+                return False
+    return True
+
+
+def _steps(
+    model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tensor, steering: Steering
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Token by token: what the lower layers made of the one before, [N, 1, width], the logits [N, 1, V], the token [N].
+
+    N is the number of texts, filled up, times that of completions.
+    """
+    given, times, length = draws.shape
+    rows = filled(given, prompts.shape[1], times)
+    draws, last = draws[rows], prompts[rows]
+    cache = read(model, prefix, last).repeated(times, length)
+    token = last[:, -1:].repeat_interleave(times, dim=0)
+    flat = draws.reshape(-1, length)
+    for t in range(length):
+        kept = model.below(token, cache, steering.adapter.first)
+        logits = model.above(kept, cache, steering)
+        cache = replace(cache, length=cache.length + 1)
+        written = inverted(logits[:, 0], flat[:, t])
+        yield kept, logits, written
+        token = model.vocabulary[written][:, None]
 
 
 def filled(texts: int, tokens: int, times: int) -> Tensor:
@@ -85,8 +148,13 @@ def read(model: LanguageModel, prefix: Tensor, prompts: Tensor) -> Cache:
 
 def inverted(logits: Tensor, draws: Tensor) -> Tensor:
     """The places [B] at which the distributions of logits [B, V], added up, pass the draws [B]."""
-    total = logits.double().softmax(-1).cumsum(-1)
+    total = _distribution(logits)
     return torch.searchsorted(total, draws[:, None].double(), right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+
+
+def _distribution(logits: Tensor) -> Tensor:
+    """Distributions [B, V] of logits, added up."""
+    return logits.double().softmax(-1).cumsum(-1)
 
 
 @torch.no_grad()

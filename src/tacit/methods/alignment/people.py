@@ -1,7 +1,6 @@
-"""People with texts of their own, who come in slots: a `Users` of a `UserVault`.
+"""People with texts of their own, who are known beforehand: a pool of a `UserVault`, which deals them into rounds.
 
-A person's slot and draws belong to their id: removing somebody leaves a gap, and moves nobody else's round, prompt or
-random numbers.
+A person's draws belong to their id: removing somebody moves nobody else's prompt, random numbers or tokens.
 """
 
 from __future__ import annotations
@@ -9,12 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.language.texts import Writer
+from tacit.data import unit_keys
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError
 from tacit.methods.alignment.plan import AlignmentPlan
@@ -31,52 +31,45 @@ class Feedback(Protocol):
 
 @dataclass(eq=False)
 class People:
-    """People who come once each, in the order of their slots; or a pool of them.
+    """People with their texts, each of whom is met once, in a round that the vault makes of the id; or sampled.
 
     Args:
         plan: sizes and bounds.
         writer: the model.
-        slots: whose slot each is, "" for a gap.
         texts: of each person by id, in their order; only the first `plan.prompts` that are long enough are read.
         seed: of the draws of completions, which are each person's own.
         simulated: whether nobody real is behind the texts.
         feedback: how people value completions; None where a public reward does.
+        unit_key: what ids that differ by case or form alone are (`tacit.data.unit_keys`); by default they are refused.
 
     Raises:
-        DataError: an id stands in two slots, somebody has no texts, or the plan's feedback is another one.
+        DataError: an id is none, somebody has two, or the plan's feedback is another one.
     """
 
     plan: AlignmentPlan
     writer: Writer
-    slots: Sequence[str]
     texts: Mapping[str, Sequence[str]]
     seed: int = 0
     simulated: bool = False
     feedback: Feedback | None = None
+    unit_key: unit_keys.UnitKey | None = None
     replicates: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:
-        known = [person for person in self.slots if person]
-        if len(set(known)) < len(known) or set(known) != set(self.texts):
-            raise _wrong("an id stands in two slots, or the slots are not those of the texts", "one slot an id")
+        try:
+            keys = {unit_keys.key(person) for person in self.texts}
+        except unit_keys.NoKey:
+            raise _wrong("somebody has no id", "texts by the id of whom they belong to") from None
+        if len(keys) < len(self.texts):
+            raise _wrong("an id is spelled in two ways", "all texts of a person under one id")
         if (self.feedback is not None) != (self.plan.feedback == "person"):
             raise _wrong("the plan takes feedback from elsewhere", 'feedback= with feedback="person", and only then')
         self.spec: PublicSpec = self.plan.spec(self.writer)
-        self._next = 0
 
     @property
     def pool(self) -> tuple[tuple[str, ...]]:
-        """Everybody's id, for Poisson samples."""
-        return (tuple(person for person in self.slots if person),)
-
-    def arrive(self, count: int) -> list[list[str]]:
-        """The people of the next `count` slots."""
-        begin, self._next = self._next, self._next + count
-        return [list(self.slots[begin : self._next])]
-
-    def skip(self, rounds: int) -> None:
-        """Go on behind the slots of so many rounds, as a resumed run does."""
-        self._next = rounds * self.plan.people
+        """Everybody's id."""
+        return (tuple(self.texts),)
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> dict[str, NDArray[Any]]:
         """Completions of everybody's prompts, and what they are worth (`UserVault.enroll`)."""
@@ -93,7 +86,8 @@ class People:
                 seen[place, :, plan.prompt_tokens :] = self._draws(person)
         done = np.zeros((len(ids), plan.rows, self.spec.action.size), np.float32)
         if mask.any():
-            done[mask] = actor(seen[mask], np.zeros(mask.sum(), np.int64), np.random.default_rng(self.seed))
+            none = cast(np.random.Generator, None)  # a stream of all would couple them: draws stand in the rows
+            done[mask] = actor(seen[mask], np.zeros(mask.sum(), np.int64), none)
         last = plan.tokens + len(plan.looks)
         rewards = done[:, :, last - 1].copy()
         if self.feedback is not None:
@@ -123,7 +117,7 @@ class People:
 
     def _draws(self, person: str) -> NDArray[np.float32]:
         """[rows, T] in [0, 1), of a stream that belongs to the id."""
-        key = hashlib.sha256(f"{self.seed}/{person}".encode("utf-8", "surrogatepass")).digest()
+        key = hashlib.sha256(f"{self.seed}/{unit_keys.key(person)}".encode("utf-8", "surrogatepass")).digest()
         generator = np.random.default_rng(int.from_bytes(key, "big"))
         return generator.random((self.plan.rows, self.plan.tokens), np.float32)
 

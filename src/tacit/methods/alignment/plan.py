@@ -41,7 +41,7 @@ class AlignmentPlan(plans.PrivatePlan):
     rounds: int = 1
     """number of rounds; a single one has the least noise."""
     people: int = 768
-    """how many people are met for a round; the divisor, however many came."""
+    """how many people are expected in a round; the divisor, however many come."""
     sampling_rate: float | None = None
     """None for people who are met once; or everybody's chance to take part in a round, from a pool."""
     prompts: int = 1

@@ -12,19 +12,16 @@ from torch import Tensor
 
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.judges import Reward
-from tacit.agents.language.sampling import Completions, complete
+from tacit.agents.language.sampling import Completions, alone
 from tacit.agents.language.texts import Writer
 from tacit.methods.alignment.plan import AlignmentPlan
 
 Float32 = NDArray[np.float32]
 
-TOGETHER = 512
-"""Completions that are written at once."""
-
 
 @dataclass(frozen=True, eq=False)
 class Writing:
-    """The actor of a round: a row of the result depends on the rows of its own prompt alone.
+    """The actor of a round: a row of the result depends on the rows of its own prompt alone, to the last bit.
 
     Args:
         plan: sizes.
@@ -42,14 +39,12 @@ class Writing:
         self, observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator
     ) -> Float32:
         """Rows [N, d] of prompts, K each in a row -> actions [N, a], laid out as `AlignmentPlan.spec` says."""
-        plan, step = self.plan, max(1, TOGETHER // self.plan.completions)
-        prompts, draws = split_observations(plan, observations)
-        done = [self._written(prompts[i : i + step], draws[i : i + step]) for i in range(0, len(prompts), step)]
-        return np.concatenate(done)
-
-    def _written(self, prompts: Tensor, draws: Tensor) -> Float32:
+        prompts, draws = split_observations(self.plan, observations)
         steering = Steering(self.plan.adapter, self.theta[None])
-        done = complete(self.writer.model, self.writer.before, prompts, draws, steering)
+        some = alone(self.writer.model, self.writer.before, prompts, draws, steering)
+        return np.concatenate([self._laid_out(done) for done in some])
+
+    def _laid_out(self, done: Completions) -> Float32:
         rows = done.written.shape[0] * done.written.shape[1]
         values = self._values(done)
         parts = (done.written.reshape(rows, -1).float(), values, done.residual.reshape(rows, -1))

@@ -57,7 +57,7 @@ class Rounds(plans.PrivatePlan):
     rounds: int = 50
     """number T of rounds."""
     users: int = 32
-    """N, how many people are met for one; the divisor, however many came."""
+    """N, how many people are expected for one; the divisor, however many come."""
     noise_multiplier: float | None = None
     """sigma of the whole plan; None until calibrated."""
     correlation: Correlation = "toeplitz"

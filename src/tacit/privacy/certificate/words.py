@@ -109,6 +109,8 @@ _PHRASES: Mapping[str, str] = {
     "its share of the noise as agreed": "its share of the noise as told",
     "seen by anyone who sees": "seen by whoever sees",
     "who came when, to anyone who serves": "who came when, to whoever serves",
+    "who else comes, when and in which place, and what they do, depends": "when other people come and what they do "
+    "depends",
     "outside the vault (see": r"outside the doors? \(see",
     "with which sampled rows are weighted to agree": "lost in an interruption, so unused",
     "{start}": "given by the user|drawn with the public seed [0-9]+",
@@ -138,7 +140,8 @@ _DECLARED: Mapping[str, Sequence[str]] = {
         "its own; at least the part's floor of the devices whose answers are summed are honest and keep their shares "
         "secret",
         "whether a device takes part and answers in time depends on nobody's records, and is not hidden",
-        "when other people come and what they do depends on a .+ only through what was released",
+        "(who else comes, when and in which place, and what they do, depends|when other people come and what they do "
+        "depends) on a .+ only through what was released",
         "who was drawn from the pool for a round stays secret",
         "evaluated: .+",
         "candidate .+: .+",
@@ -158,7 +161,8 @@ def meetings(name: str) -> tuple[str, str]:
         name: of the unit.
     """
     return (
-        f"when other people come and what they do depends on a {name} only through what was released",
+        f"who else comes, when and in which place, and what they do, depends on a {name} only through what was "
+        "released",
         "the register of contributions was not rolled back together with the ledger and its lock",
     )
 

@@ -40,7 +40,7 @@ class RandomizedResponses(Usual):
     Args:
         name: the part's name inside its plan.
         steps: T, how many rounds of answers may ever be released.
-        users: N, how many people are met for one round.
+        users: N, the public places of one round; who stands behind the last one gives no answer.
         answers: p, most answers of one person in one round.
         noise_multiplier: m; an answer is turned round with probability 1 / (1 + e^(1/m)). None until calibrated; 0
             turns nothing round and has an infinite epsilon.
@@ -111,8 +111,8 @@ class RandomizedResponses(Usual):
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         return (
-            f"{self.steps:,} round(s) of answers of {self.users:,} {unit.name}(s) met for each, everyone in at most "
-            f"{self.participations:,}, with at most {self.answers:,} answer(s) each, every one turned round with "
+            f"{self.steps:,} round(s) of answers of {unit.name}(s) met in {self.users:,} places each, everyone in at "
+            f"most {self.participations:,}, with at most {self.answers:,} answer(s) each, every one turned round with "
             f"probability {self.chance:.4g} before it leaves the vault"
         )
 
@@ -121,10 +121,10 @@ class RandomizedResponses(Usual):
         m = calibrated(self.noise_multiplier, self.name)
         price = f"one answer costs epsilon {1 / m:.6g}" if m else "nothing is private"
         return (
-            f"{self.name} ({self.kind}): {self.steps:,} round(s) of answers, each of at most {self.users:,} "
-            f"{unit.name}(s) that are met; one {unit.name} gives at most {self.answers:,} answer(s) of 1 or -1 in at "
-            f"most {self.participations:,} of them, made from {rows_of(self)} of that meeting; each answer is turned "
-            f"round with probability {self.chance:.6g}, so that {price}, and where there is none a "
+            f"{self.name} ({self.kind}): {self.steps:,} round(s) of answers, each of the {unit.name}(s) that are met "
+            f"in {self.users:,} public places; one {unit.name} gives at most {self.answers:,} answer(s) of 1 or -1 in "
+            f"at most {self.participations:,} of them, made from {rows_of(self)} of that meeting; each answer is "
+            f"turned round with probability {self.chance:.6g}, so that {price}, and where there is none a "
             "fair coin stands in its place"
         )
 

@@ -238,7 +238,7 @@ class UserSum(Usual):
     Args:
         name: the part's name inside its plan.
         steps: T, how many sums may ever be released.
-        users: N, how many people are met for one sum; the sum is divided by this constant, however many came.
+        users: N, how many people are expected for one sum; it is divided by this constant, however many came.
         clip_norm: C, the largest L2 norm of one person's contribution to one sum.
         noise_multiplier: sigma, of the whole part: the standard deviation of its noise over the largest norm of all
             that one person adds. None until calibrated; 0 is no noise and an infinite epsilon.
@@ -300,13 +300,13 @@ class UserSum(Usual):
         return {"kind": self.kind, "sampler": self.sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
-        """How many people are met for one sum: what it is divided by."""
+        """How many people are expected for one sum: what it is divided by."""
         return self.users
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         return (
-            f"{self.steps:,} noisy sum(s) over {self.users:,} {unit.name}(s) met for each, everyone in at most "
+            f"{self.steps:,} noisy sum(s) over about {self.users:,} {unit.name}(s) met for each, everyone in at most "
             f"{self.participations:,}, bounded to norm {self.clip_norm:g} with {self.rows_per_unit:,} row(s) a "
             f"meeting, {self.correlation} noise of multiplier {calibrated(self.noise_multiplier, self.name):.4g} in all"
         )
@@ -314,8 +314,9 @@ class UserSum(Usual):
     def contribution(self, unit: Unit) -> str:
         """See `Part`."""
         return (
-            f"{self.name} ({self.kind}): {self.steps:,} noisy sum(s), each over at most {self.users:,} {unit.name}(s) "
-            f"that are met; one {unit.name} adds to at most {self.participations:,} of them a vector of norm at most "
+            f"{self.name} ({self.kind}): {self.steps:,} noisy sum(s), each over all {unit.name}(s) that are met for it "
+            f"({self.users:,} are expected, however many come); one {unit.name} adds to at most "
+            f"{self.participations:,} of them a vector of norm at most "
             f"{self.clip_norm:.6g} made from {rows_of(self)} of that meeting, under {self.correlation} noise of a "
             f"standard deviation of {calibrated(self.noise_multiplier, self.name):.6g} times the largest norm of all "
             "it adds"

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from tacit.data import unit_keys
 from tacit.data.spec import PublicSpec
 from tacit.errors import LedgerError, MechanismError, PlanError
+from tacit.privacy import deals
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label, meetings
 from tacit.privacy.gradients import clipping
@@ -48,7 +50,7 @@ class Actor(Protocol):
 
     Where it has `places`, `episodes` and `length`, each person is to play so many episodes, every one from a fresh
     start and of at most so many decisions. In place of replicates it then takes (r places + u) episodes + e for episode
-    e of the person in place u of replicate r.
+    e of the person in place u of replicate r. Position i among those who came is place i modulo places.
     """
 
     def __call__(
@@ -58,7 +60,10 @@ class Actor(Protocol):
 
 
 class Users(Protocol):
-    """People who come one after another, and the curator's way to serve them."""
+    """People, and the curator's way to serve them.
+
+    Their random numbers are secret and fresh, or each person's own: a function of the id, not of who is served beside.
+    """
 
     @property
     def spec(self) -> PublicSpec:
@@ -72,11 +77,24 @@ class Users(Protocol):
     def replicates(self) -> int:
         """R, how many independent populations come at once (more than one for simulated people only)."""
 
-    def arrive(self, count: int) -> Sequence[Sequence[str]]:
-        """For each replicate the ids of at most `count` people who come next; "" for somebody whom nobody knows."""
-
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, npt.NDArray[Any]]:
         """What happened with these people, in this order: the columns of `enrolled_rows`."""
+
+
+class Pooled(Users, Protocol):
+    """People who are known beforehand: the vault deals them into rounds, or draws them."""
+
+    @property
+    def pool(self) -> Sequence[Sequence[str]]:
+        """For each replicate the ids of everybody there is."""
+
+
+class Arriving(Users, Protocol):
+    """People who come by themselves. Whether one is there must not change who else comes, when and in which place."""
+
+    def arrive(self, expected: int, /) -> Sequence[Sequence[str]]:
+        """For each replicate the ids of all who came for the next round, each in a place of their own; "" where nobody
+        stands, or somebody whom nobody knows. So many are expected; who comes beyond them is served as well."""
 
 
 NOTE, ACTOR = "register", "actor"
@@ -94,8 +112,8 @@ class UserVault(BaseVault):
     """People enrolled one after another, the register of who contributed, and the ledger that pays.
 
     Args:
-        users: how they arrive and are served. A plan of `PoissonSum` needs `users.pool`, for each replicate the ids of
-            everybody there is, from whom the vault draws in secret.
+        users: how they are served, and their pool or how they arrive. The vault deals a pool into rounds by a public
+            hash of each id; for a plan of `PoissonSum`, which needs one, it draws from it in secret.
         ledger: the budget. Simulated people may have R ledgers, one a replicate.
         register: who contributed to which plan how often. It outlives the process, its key lies outside the ledger's
             folder, and the ledger refuses one that is older than the newest it has seen.
@@ -110,7 +128,8 @@ class UserVault(BaseVault):
         | case | what happens |
         |---|---|
         | somebody comes again, or without an id | is served like everyone and contributes zero |
-        | nobody comes, or too few | the divisor stays; noise alone is released |
+        | nobody comes, or fewer than expected | the divisor stays; noise is released |
+        | more come than expected | all are served and contribute; answers have as many places as are expected |
         | no answer, or one after the round | zero; the contribution counts as made |
         | rows that are not finite or outside a discrete space | that person contributes zero |
         | rows outside the public bounds | clipped to them |
@@ -125,14 +144,15 @@ class UserVault(BaseVault):
 
     def __init__(
         self,
-        users: Users,
+        users: Pooled | Arriving,
         ledger: Ledger | Sequence[Ledger],
         register: Register,
         *,
         noise: SecretNoise | None = None,
         tracker: Tracker | None = None,
     ) -> None:
-        missing = [name for name in ("spec", "simulated", "replicates", "arrive", "serve") if not hasattr(users, name)]
+        coming = "arrive" if not hasattr(users, "pool") else "pool"
+        missing = [name for name in ("spec", "simulated", "replicates", coming, "serve") if not hasattr(users, name)]
         if missing:
             raise refused(f"the users have no {', '.join(missing)}", "what privacy.users.Users lists")
         kinds = (*MET, PoissonSum)
@@ -171,7 +191,7 @@ class UserVault(BaseVault):
 
         Raises:
             PlanExhausted: no part of the plan has a step left.
-            LedgerError: the run is not one that this vault admitted.
+            LedgerError: the run is not one that this vault admitted, or the actor has places and people are of a pool.
             MechanismError: the users' answer has not the columns and shapes of `enrolled_rows`; or people are not
                 simulated, and the actor could keep what it sees.
         """
@@ -183,15 +203,20 @@ class UserVault(BaseVault):
         open_parts = [part for part in parts if self.steps_left(run, part.name)]
         if not open_parts:
             self.next_step(run, parts[0].name)  # raises PlanExhausted
-        people, admitted = self._arrivals(run, parts[0])
+        pools = self._pools()
+        placed = isinstance(parts[0], MET) and not pools
+        if hasattr(actor, "places") and not placed:
+            raise refused("people of a pool have no places", "users who arrive, each in a place of their own")
+        people, admitted = self._arrivals(run, parts[0], pools)
         if not self.simulated or any(self.at_block_end(run, part.name) for part in open_parts):
             self._note()
 
         def serve() -> dict[str, npt.NDArray[Any]]:
             replicate = np.repeat(np.arange(self.replicates), [len(arrivals) for arrivals in people])
-            place = np.concatenate([np.arange(len(arrivals)) for arrivals in people])
+            places = None
+            if placed:
+                places = np.concatenate([np.arange(len(arrivals)) for arrivals in people]) % parts[0].users
             served = self._users.serve(people, actor)
-            places = place if isinstance(parts[0], MET) else None
             return enrolled_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted, places)
 
         self._batch = _EnrolledBatch(run.plan_id, self._unseen(serve))
@@ -304,8 +329,7 @@ class UserVault(BaseVault):
                     f"{part.users * part.steps:,} contributions are more than the population can fill",
                     f"at most {self.unit.size * part.participations:,}: population times participations",
                 )
-        if not enrolled:
-            self._require_pool(plan)
+        self._require_pool(plan)
         for ledger in self.ledgers:
             for entry in reversed(ledger.entries()):
                 if entry.kind == "note" and entry.payload["kind"] == NOTE:
@@ -353,46 +377,71 @@ class UserVault(BaseVault):
             raise refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
         return part
 
-    def _arrivals(self, run: Run, part: Part) -> tuple[list[list[str]], npt.NDArray[np.bool_]]:
+    def _arrivals(
+        self, run: Run, part: Part, pools: Sequence[Sequence[str]]
+    ) -> tuple[list[list[str]], npt.NDArray[np.bool_]]:
         """Who comes, by replicate, and who of them may contribute; durable in the register before it returns."""
-        if isinstance(part, MET):
-
-            def arrive() -> list[list[str]]:
-                arrived = self._users.arrive(part.users)
-                return [[str(person or "") for person in arrivals[: part.users]] for arrivals in arrived]
-
-            people = self._unseen(arrive)
-            if len(people) != self.replicates:
-                raise refused("the users came in another number of populations than replicates", "one list a replicate")
-            keyed = [
-                f"{ledger.dataset_id}/{person}" if person else ""
-                for ledger, arrivals in zip(self.ledgers, people, strict=True)
-                for person in arrivals
-            ]
-            return people, self._register.reserve(run.plan_id, keyed, part.participations)
-        assert isinstance(part, PoissonSum)
-        people = [
-            [pool[i] for i in poisson_sample(len(pool), part.sampling_rate, self._noise)] for pool in self._pool()
+        if isinstance(part, PoissonSum):
+            people = [[pool[i] for i in poisson_sample(len(pool), part.sampling_rate, self._noise)] for pool in pools]
+            return people, np.ones(sum(map(len, people)), bool)
+        assert isinstance(part, MET)
+        people = [self._dealt(run, pool, part.participations) for pool in pools] or self._came(part.users)
+        most = part.users if isinstance(part, RandomizedResponses) else None  # an answer needs a place of its own
+        keys = [
+            f"{ledger.dataset_id}/{key}" if key and (most is None or place < most) else ""
+            for ledger, those in zip(self.ledgers, people, strict=True)
+            for place, key in enumerate(map(_key, those))
         ]
-        return people, np.ones(sum(map(len, people)), bool)
+        return people, self._register.reserve(run.plan_id, keys, part.participations)
 
-    def _pool(self) -> list[list[str]]:
-        """Everybody there is, each once, by replicate."""
-        return self._unseen(
-            lambda: [sorted({str(person) for person in pool if person}) for pool in getattr(self._users, "pool", ())]
-        )
+    def _dealt(self, run: Run, pool: Sequence[str], participations: int) -> list[str]:
+        """Those of a pool whose round is the next one, a public function of each one's own id."""
+        steps = {part.name: part.steps for part in run.plan.parts()}
+        period = -(-max(steps.values()) // participations)
+        now = max(most - self.steps_left(run, name) for name, most in steps.items())
+        rounds = deals.choose(unit_keys.names(map(_key, pool)), run.plan_id, period, purpose="round")
+        return [person for person, turn in zip(pool, rounds, strict=True) if turn == now % period]
+
+    def _came(self, expected: int) -> list[list[str]]:
+        """Everybody who came by themselves: nobody is cut off, so that nobody's leaving lets another one in."""
+
+        def arrive() -> list[list[str]]:
+            return [[_text(person) for person in those] for those in cast(Arriving, self._users).arrive(expected)]
+
+        people = self._unseen(arrive)
+        if len(people) != self.replicates:
+            raise refused("the users came in another number of populations than replicates", "one list a replicate")
+        return people
+
+    def _pools(self) -> list[list[str]]:
+        """Everybody who is known beforehand, each once, by replicate; nothing where people come by themselves."""
+
+        def known() -> list[list[str]]:
+            pools = [list(map(_text, pool)) for pool in getattr(self._users, "pool", ())]
+            spelled = [dict(zip(map(_key, pool), pool, strict=True)) for pool in pools]
+            return [[by_key[key] for key in sorted(by_key) if key] for by_key in spelled]
+
+        return self._unseen(known)
 
     def _require_pool(self, plan: Plan) -> None:
-        (part,) = plan.parts()
-        assert isinstance(part, PoissonSum)
-        pool = self._pool()
-        if len(pool) != self.replicates or part.rows != "first" or part.fold is not None or part.held_out:
+        """The pool, if there is one, is one that the plan can deal or draw from."""
+        part, pools = plan.parts()[0], self._pools()
+        sampled = isinstance(part, PoissonSum)
+        if isinstance(part, PoissonSum) and (
+            part.rows != "first" or part.fold is not None or part.held_out or not pools
+        ):
             raise _plan_error(
                 plan,
                 "a Poisson sum needs a pool of people",
                 'users with a pool, rows="first", no fold and nothing held out',
             )
-        if max(map(len, pool)) > self.unit.size:
+        if pools and any(isinstance(part, RandomizedResponses) for part in plan.parts()):
+            raise _plan_error(plan, "two people of a pool could get one place for their answers", "users who arrive")
+        if (pools or sampled) and len(pools) != self.replicates:
+            raise _plan_error(plan, "there is another number of pools than replicates", "one pool a replicate")
+        for pool in pools:
+            unit_keys.require_no_twins(map(_key, pool), "UserVault", getattr(self._users, "unit_key", None))
+        if max(map(len, pools), default=0) > self.unit.size:
             raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")
 
     def _stream(self, run: Run, part: Sum) -> CorrelatedNoise:
@@ -403,6 +452,19 @@ class UserVault(BaseVault):
         elif key not in self._streams:
             self._streams[key] = CorrelatedNoise("independent", steps, 1, (1.0,), self._noise)
         return self._streams[key]
+
+
+def _text(person: Any) -> str:
+    """An id as the users spell it."""
+    return "" if person is None else str(person)
+
+
+def _key(person: str) -> str:
+    """By which somebody is known, however the id is spelled; "" for nobody."""
+    try:
+        return unit_keys.key(person)
+    except unit_keys.NoKey:
+        return ""
 
 
 def _vectors(

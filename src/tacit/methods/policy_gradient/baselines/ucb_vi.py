@@ -67,7 +67,7 @@ class UcbVi(plans.PrivatePlan):
     rounds: int = 4_000
     """K, how often the counters are released."""
     users: int = 1
-    """N, how many people are met for one release."""
+    """N, how many people are expected for one release."""
     most: float = 1.0
     """the largest reward of a step; the least is 0."""
     bonus: float = 3.0

@@ -1,0 +1,55 @@
+"""Detectors for who is met in which round, and with which coins, as those of `detectors.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from round_cases import POOL, SLACK, rounds_of
+from tests.agents.language.uneven_models import Uneven
+from tests.methods.alignment.small import WRITER, Letters, plan_of, texts_of
+
+from tacit.methods.alignment.people import People
+from tacit.methods.alignment.writing import Writing
+
+
+def rounds_of_a_pool(folder: Path) -> None:
+    """Without one person of a pool, one round's sum moves by one clip and all others stay."""
+    whole = rounds_of(folder / "whole", POOL)
+    for place in (0, 5, 11, 23):
+        moved = whole - rounds_of(folder / str(place), POOL[:place] + POOL[place + 1 :])
+        norms = np.linalg.norm(moved, axis=1)
+        assert (norms > SLACK).sum() <= 1, f"one person moved {(norms > SLACK).sum()} rounds"
+        assert norms.sum() <= 1 + SLACK, f"one person moved the sums by {norms.sum():.3g} clips"
+
+
+def full_rounds(folder: Path) -> None:
+    """Of more people than are expected one leaves: the sum moves by one clip."""
+    rounds = [POOL[:9], POOL[9:], [], []]
+    whole = rounds_of(folder / "whole", POOL, arriving=rounds)
+    gone = rounds_of(folder / "gone", POOL, arriving=[rounds[0][1:], *rounds[1:]])
+    moved = np.linalg.norm(whole - gone, axis=1).sum()
+    assert moved <= 1 + SLACK, f"one person moved the sums by {moved:.3g} clips"
+
+
+def completions_of_others(folder: Path) -> None:
+    """Without one person, and in another order, all others are served with the same bits.
+
+    The model rounds otherwise in batches of other sizes, as products of matrices may.
+    """
+    plan, texts = plan_of(completions=16), texts_of(12)
+    writer = dataclasses.replace(WRITER, model=Uneven(WRITER.model, False))  # type: ignore[arg-type]
+    actor = Writing(plan, writer, Letters(), torch.full((32,), 0.1))
+    ids = list(texts)
+    whole = People(plan, writer, texts, simulated=True).serve([ids], actor)
+    for stay in (ids[1:], ids[:5] + ids[6:], ids[::-1]):
+        some = People(plan, writer, {person: texts[person] for person in stay}, simulated=True).serve([stay], actor)
+        for name, column in some.items():
+            same = np.array_equal(column, whole[name][[ids.index(person) for person in stay]])
+            assert same, f"the {name} of others depend on who else is served"
+
+
+ROUND_DETECTORS: tuple[Callable[[Path], None], ...] = (rounds_of_a_pool, full_rounds, completions_of_others)

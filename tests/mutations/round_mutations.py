@@ -1,0 +1,83 @@
+"""Mistakes in who is met in which round, and with which coins, planted as those of `mutations.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.agents.language import sampling
+from tacit.data import unit_keys
+from tacit.methods.alignment import writing
+from tacit.methods.alignment.people import People
+from tacit.privacy import deals
+from tacit.privacy.vault.user_vault import UserVault
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def _round(vault: UserVault, run: Any) -> tuple[int, Any]:
+    (part,) = run.plan.parts()
+    return part.steps - vault.steps_left(run, part.name), part
+
+
+def slots_by_rank(patch: pytest.MonkeyPatch) -> None:
+    """People are sorted by a hash of their id and dealt without gaps: one person less moves everybody behind."""
+
+    def dealt(self: UserVault, run: Any, pool: Sequence[str], participations: int) -> list[str]:
+        now, part = _round(self, run)
+        ranked = [pool[i] for i in np.argsort(deals.words(unit_keys.names(pool), run.plan_id, "round"))]
+        return ranked[now * part.users : (now + 1) * part.users]
+
+    patch.setattr(UserVault, "_dealt", dealt)
+
+
+def rounds_by_the_order_of_the_file(patch: pytest.MonkeyPatch) -> None:
+    """Whoever stands in place i of the pool comes in round i modulo T."""
+
+    def dealt(self: UserVault, run: Any, pool: Sequence[str], participations: int) -> list[str]:
+        now, part = _round(self, run)
+        return list(pool[now :: part.steps])
+
+    patch.setattr(UserVault, "_dealt", dealt)
+
+
+def arrivals_cut_off(patch: pytest.MonkeyPatch) -> None:
+    """Only as many as are expected are let in: one who leaves lets another in."""
+    real = UserVault._came
+
+    def came(self: UserVault, expected: int) -> list[list[str]]:
+        return [those[:expected] for those in real(self, expected)]
+
+    patch.setattr(UserVault, "_came", came)
+
+
+def coins_of_one_stream(patch: pytest.MonkeyPatch) -> None:
+    """Everybody's draws come from one generator, in the order in which people are served."""
+    streams: dict[int, np.random.Generator] = {}
+
+    def draws(self: People, person: str) -> np.ndarray:
+        stream = streams.setdefault(id(self), np.random.default_rng(self.seed))
+        return stream.random((self.plan.rows, self.plan.tokens), np.float32)
+
+    patch.setattr(People, "_draws", draws)
+
+
+def batches_of_those_who_are_there(patch: pytest.MonkeyPatch) -> None:
+    """Tokens are decided in batches as large as there are people, whatever their products round to."""
+
+    def alone(*arguments: Any) -> Iterator[Any]:
+        yield sampling.complete(*arguments)
+
+    patch.setattr(writing, "alone", alone)
+
+
+ROUNDS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
+    ("slots by rank", slots_by_rank, ("rounds_of_a_pool",)),
+    ("rounds by the order of the file", rounds_by_the_order_of_the_file, ("rounds_of_a_pool",)),
+    ("arrivals cut off", arrivals_cut_off, ("full_rounds",)),
+    ("coins of one stream", coins_of_one_stream, ("completions_of_others",)),
+    ("batches of those who are there", batches_of_those_who_are_there, ("completions_of_others",)),
+)
