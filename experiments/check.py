@@ -29,6 +29,7 @@ EXPERIMENTS = (
     "ope_estimators",
     "ope_open_bandit",
     "improvement",
+    "improvement_null",
     "improvement_peers",
     "tune_improvement_peers",
     "trust_region_coverage",

@@ -1,20 +1,26 @@
-"""A better policy from private logs, with a stated gain: the clinic by patients and epsilon, CartPole, HIV, coverage.
+"""A better policy from private logs, with a stated gain: clinic, clicks, a shop's stock, CartPole, HIV, coverage.
 
     python -m experiments.improvement                    # all rows; resumable
     python -m experiments.improvement clinic/10000       # rows whose keys begin so
     python -m experiments.check improvement              # recompute the promised figures from the raw rows
 
 A run's key is WORLD/PEOPLE/EPSILON/SEED: fresh people, fresh noise, one plan, whose whole budget includes the
-statement. "score" is the advice on fresh people (in the clinic normalised: 0 is a random treatment, 46 the doctors, 84
-the best that sees the visit), "clone" that of the private clone. Delta is 1 / (10 people).
+statement. "score" is the released policy on fresh people (in the clinic normalised: 0 is a random treatment, 46 the
+doctors, 84 the best that sees the visit), "clone" that of the private clone, which draws its actions. Delta is
+1 / (10 people). `experiments.improvement_logs` has clicks and stock.
 
 `clinic-now` has no memory, `clinic-mean` a mean of both markers alone, which is the untuned default of columns that
-never change. Rates of memory, columns and the plan's defaults were chosen on the clinics `other-1` to `other-4`, with
-seeds from 70,000 on and with another way to draw their constants (a search outside this file); none is reported. What
-CartPole and HIV imitate was chosen on seeds from 70,001 on.
+never change. Rates of memory, columns and the plan's defaults were chosen on the clinics `other-1` to `other-4`, and
+how much the model is trusted on them and on the clinic, with seeds from 70,000 on; none is reported. What CartPole and
+HIV imitate was chosen on seeds from 70,001 on. Nothing was chosen on clicks or on stock.
+
+`clicks-10` and `clicks-100` are the clicks, paid 10 and 100 times as much. Coins and halves of all clicks follow from
+the seed, so that the three differ in the unit of reward alone. Rows keep the noisy sums, from which tables and figures
+compute what is proven.
 
 A coverage row holds a policy and the world fixed: the scores of 50,000 patients are made once, and 2,000 data sets are
-drawn from them, each with its own noise. The truth is the mean of their unclipped scores.
+drawn from them, each with its own noise. The truth is the mean of their unclipped scores. In `improvement_null` every
+data set teaches its own policy.
 """
 
 from __future__ import annotations
@@ -24,14 +30,18 @@ import math
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy.stats import beta
 
+from experiments import improvement_logs as logs
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.dppg_tables import markdown
@@ -40,18 +50,29 @@ from experiments.store import RESULTS, Store
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
 from tacit.methods.improvement.moments import Visits
 from tacit.methods.improvement.plan import FIT, SCORES
-from tacit.methods.improvement.statement import Scores
+from tacit.methods.improvement.planning import Advised
+from tacit.methods.improvement.statement import Scores, Statement, stated
+from tacit.methods.off_policy_evaluation.scores import limits
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 NAME = "improvement"
-SEEDS = tuple(range(120, 130))
+SEEDS = tuple(range(200, 210))
+MANY = tuple(range(200, 220))
+"""Of the clinic with 10,000 patients and of clicks at epsilon 1."""
 PEOPLE = (2_000, 10_000, 50_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)
-LEAST = {(2_000, 0.5): 69, (2_000, 1.0): 71, (2_000, 4.0): 74, (10_000, 0.5): 74, (10_000, 1.0): 77}
-LEAST |= {(10_000, 4.0): 80, (50_000, 0.5): 80, (50_000, 1.0): 81, (50_000, 4.0): 82}
+LEAST = {(2_000, 0.5): 69, (2_000, 1.0): 71, (2_000, 4.0): 74, (10_000, 0.5): 73, (10_000, 1.0): 77}
+LEAST |= {(10_000, 4.0): 81, (50_000, 0.5): 80, (50_000, 1.0): 81, (50_000, 4.0): 82}
 """What the mean score has to be at least, by patients and epsilon."""
+PROVEN = {0.5: 10, 1.0: 16, 4.0: 19}
+"""In how many of 20 runs with 10,000 patients a gain has to be proven, by epsilon."""
+CLICKS, SHOPS = 30_000, 5_000
+SCALES = ("clicks", "clicks-10", "clicks-100")
+RATE, HARM = 0.093, 0.02
+"""What the mean click rate has to be, and the most that a run may lose of the best gain that there is."""
 POOL, SETS, COVERED = 50_000, 2_000, 10_000
 """Patients whose scores are made once, data sets drawn from them, and patients of each."""
 COVERAGE = {"clinic": 0.05, "clinic-narrow": 0.1, "other-5": 0.05}
@@ -62,12 +83,22 @@ EXPERTS = 55.8
 
 
 def rows() -> list[str]:
-    """All keys, cheap ones first."""
-    keys = [f"clinic/{people}/{epsilon:g}/{seed}" for people in PEOPLE for epsilon in EPSILONS for seed in SEEDS]
+    """All keys, the promised ones first."""
+    keys = [f"{name}/{CLICKS}/1/{seed}" for seed in MANY for name in SCALES]
+    keys += [f"clinic/10000/{epsilon:g}/{seed}" for seed in MANY for epsilon in EPSILONS[:3]]
+    others = [("stock", SHOPS, epsilon) for epsilon in EPSILONS[:3]] + [("clicks", CLICKS, e) for e in (0.5, 4.0)]
+    others += [("clinic", people, epsilon) for people in PEOPLE for epsilon in EPSILONS]
+    keys += [f"{name}/{people}/{epsilon:g}/{seed}" for name, people, epsilon in others for seed in SEEDS]
     keys += [f"coverage/{name}/{epsilon:g}/{SEEDS[0]}" for name in COVERAGE for epsilon in EPSILONS[:3]]
     keys += [f"cart_pole/4000/1/{seed}" for seed in SEEDS]
     keys += [f"{name}/10000/{e:g}/{s}" for name in ("clinic-now", "clinic-mean") for e in EPSILONS[:3] for s in SEEDS]
-    return keys + [f"{start}/{seed}" for start in HIV for seed in SEEDS]
+    return list(dict.fromkeys(keys + [f"{start}/{seed}" for start in HIV for seed in SEEDS]))
+
+
+def seeds(start: str) -> tuple[int, ...]:
+    """Of a setting WORLD/PEOPLE/EPSILON."""
+    many = start.startswith("clinic/10000/") and not start.endswith("inf")
+    return MANY if many or start in {f"{name}/{CLICKS}/1" for name in SCALES} else SEEDS
 
 
 def planned(here: World, **settings: Any) -> ImprovementPlan:
@@ -90,18 +121,21 @@ def store(path: Path | None = None) -> Store:
 
 
 def improved(here: World, plan: ImprovementPlan, people: int, epsilon: float, seed: int) -> Improvement:
-    """One run on fresh people with the library's own noise."""
+    """One run on fresh people with the library's own noise; coins and halves of clicks follow from the seed."""
     unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
     budget = 1.0 if math.isinf(epsilon) else epsilon  # a plan without noise promises nothing, and is admitted always
     if math.isinf(epsilon):
         plan = replace(plan, noise_multiplier=0.0).account(unit=unit, delta=delta)
     else:
         plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=delta)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ledger", unit, epsilon=budget, delta=delta) as ledger,
-    ):
-        return fit(plan, Vault(here.data(people, seed), ledger)).value
+    fixed = here.judge is not None
+    name = mock.patch("secrets.token_hex", lambda size=32: f"{seed:0{2 * size}x}") if fixed else nullcontext()
+    with tempfile.TemporaryDirectory() as folder:
+        with name:
+            ledger = Ledger(Path(folder) / "ledger", unit, epsilon=budget, delta=delta)
+        with ledger:
+            noise = SecretNoise.for_tests(seed) if fixed else None
+            return fit(plan, Vault(here.data(people, seed), ledger, noise=noise)).value
 
 
 def run_row(key: str, results: Store) -> None:
@@ -124,23 +158,38 @@ def run(here: World, people: int, epsilon: float, seed: int) -> dict[str, Any]:
     value = improved(here, planned(here), people, epsilon, seed)
     seconds = time.process_time() - began - 2 * collected
     said = value.statement
+    shown = {"policy": logs.spelled(value.actor())} if here.judge is not None else {}
     return {
         "score": here.score(value.actor(), value.memory, seed),
         "clone": here.score(value.actor(clone=True), value.memory, seed),
+        **shown,
+        "sampled": value.sampled,
         "kappa": value.plan.kappa,
-        "verdict": said.verdict,
-        "gain": said.gain,
-        "gain_low": said.gain_interval.low,
-        "returns": [said.returns_interval.low, said.returns, said.returns_interval.high],
+        "sums": list(said.sums),
         "cpu_s": round(seconds, 2),
     }
+
+
+@cache
+def calibrated(name: str, people: int, epsilon: float) -> ImprovementPlan:
+    """A world's plan at a finite epsilon."""
+    unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
+    return planned(world(name)).calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+
+def statement(start: str, row: Json) -> Statement:
+    """What the noisy sums of a run WORLD/PEOPLE/EPSILON prove."""
+    name, people, epsilon = start.split("/")
+    here, plan = world(name), calibrated(name, int(people), float(epsilon))
+    return stated(tuple(row["sums"]), plan, limits(here.problem, here.spec), sampled=row["sampled"])
 
 
 def coverage(name: str, epsilon: float, seed: int) -> dict[str, Any]:
     """How often the lower bound of the gain, and the interval of the returns, hold the truth."""
     here = world(name)
     value = improved(here, planned(here, advice=COVERAGE[name]), COVERED, epsilon, seed)
-    scores = Scores.of(value.plan, value.policy, here.spec, value.theta, value.clone)
+    advised = Advised(value.policy, value.theta, value.clone, value.changes, value.sampled)
+    scores = Scores.of(value.plan, here.spec, advised)
     gains, vectors = [], []
     for chunk in range(10):
         rows = padded(here.collect(POOL // 10, 10_000 + chunk), here.problem.rows_per_unit)
@@ -195,7 +244,7 @@ def of_runs(results: Store, start: str, value: str) -> list[Any]:
     Raises:
         LookupError: a row is missing or has another configuration.
     """
-    return [results.values(f"{start}/{seed}")[value] for seed in SEEDS]
+    return [results.values(f"{start}/{seed}")[value] for seed in seeds(start)]
 
 
 def figures() -> list[Figure]:
@@ -211,13 +260,16 @@ def figures() -> list[Figure]:
         found.append(Figure(f"clinic, {people:,} patients, epsilon {epsilon:g}: score", score, bound))
         found.append(Figure(f"clinic, {people:,} patients, epsilon {epsilon:g}: above the clone", score - clone, -2.0))
         if people == 10_000:
-            share = np.mean([verdict == "proven" for verdict in of_runs(results, start, "verdict")])
-            found.append(Figure(f"clinic, epsilon {epsilon:g}: share of runs that prove a gain", float(share), 0.95))
+            of_runs(results, start, "sums")
+            proven = sum(said.verdict == "proven" for said in _said(results, start))
+            what = f"clinic, epsilon {epsilon:g}: of {len(MANY)} runs prove a gain"
+            found.append(Figure(what, float(proven), float(PROVEN[epsilon])))
             found.append(
                 Figure(
                     f"clinic, epsilon {epsilon:g}: CPU s", max(of_runs(results, start, "cpu_s")), 10.0, at_least=False
                 )
             )
+    found += _of_clicks(results)
     for name in COVERAGE:
         for epsilon in EPSILONS[:3]:
             row = results.values(f"coverage/{name}/{epsilon:g}/{SEEDS[0]}")
@@ -225,9 +277,24 @@ def figures() -> list[Figure]:
     score = float(np.mean(of_runs(results, "cart_pole/4000/1", "score")))
     found.append(Figure("CartPole, 4,000 people, epsilon 1: score", score, 190.0))
     for start in HIV:
-        people, epsilon = start.split("/")[1:]
+        units, at = start.split("/")[1:]
         score = float(np.mean(of_runs(results, start, "score")))
-        found.append(Figure(f"HIV, {int(people):,} people, epsilon {epsilon}: above the experts", score, EXPERTS))
+        found.append(Figure(f"HIV, {int(units):,} people, epsilon {at}: above the experts", score, EXPERTS))
+    return found
+
+
+def _of_clicks(results: Store) -> list[Figure]:
+    """The figures of clicks: good, harmless, and the same in every unit."""
+    found, spelled = [], []
+    for name in SCALES:
+        start = f"{name}/{CLICKS}/1"
+        rates = of_runs(results, start, "score")
+        spelled.append(of_runs(results, start, "policy"))
+        found.append(Figure(f"{name}, epsilon 1: mean click rate", float(np.mean(rates)), RATE))
+        floor = logs.LOGGED_RATE - HARM * (logs.BEST_RATE - logs.LOGGED_RATE)
+        found.append(Figure(f"{name}, epsilon 1: least click rate", float(min(rates)), floor))
+    alike = sum(len(set(three)) == 1 for three in zip(*spelled, strict=True))
+    found.append(Figure("clicks, runs with one policy in three units", float(alike), float(len(MANY))))
     return found
 
 
@@ -236,24 +303,50 @@ def figures() -> list[Figure]:
 
 def _made(results: Store, start: str, value: str) -> list[Any]:
     """One value of the seeds of a setting that have rows."""
-    return [results.values(f"{start}/{seed}")[value] for seed in SEEDS if results.has(f"{start}/{seed}")]
+    return [results.values(f"{start}/{seed}")[value] for seed in seeds(start) if results.has(f"{start}/{seed}")]
 
 
-def mean(found: list[float]) -> str:
+def _said(results: Store, start: str) -> list[Statement]:
+    """Statements of the seeds of a setting that have rows."""
+    keys = [f"{start}/{seed}" for seed in seeds(start)]
+    return [statement(start, results.values(key)) for key in keys if results.has(key)]
+
+
+def mean(found: list[float], digits: int = 1, *, wanted: int = len(SEEDS)) -> str:
     """A cell of a table: the mean over the seeds that have rows."""
-    few = f" ({len(found)} runs)" if len(found) < len(SEEDS) else ""
-    return f"{np.mean(found):.1f}{few}" if found else "not run"
+    few = f" ({len(found)} runs)" if len(found) < wanted else ""
+    return f"{np.mean(found):.{digits}f}{few}" if found else "not run"
+
+
+BESIDE = (("clicks", CLICKS, "users, clicks per thousand", 1_000), ("stock", SHOPS, "shops, stock", 1))
+"""Worlds beside the clinic: people, words, and what a score is multiplied by."""
 
 
 def scores(results: Store) -> str:
-    """Advice and clone, a line a number of patients."""
+    """The released policy and the clone, a line a number of patients, and the worlds beside the clinic."""
     heads = [f"epsilon {epsilon:g}" for epsilon in EPSILONS]
+    settings = [("clinic", people, "patients", 1) for people in PEOPLE]
     lines = []
-    for people in PEOPLE:
+    for name, people, words, factor in (*settings, *BESIDE):
         for value in ("score", "clone"):
-            cells = [mean(_made(results, f"clinic/{people}/{epsilon:g}", value)) for epsilon in EPSILONS]
-            lines.append([f"{people:,} patients, {'advice' if value == 'score' else value}", *cells])
+            starts = [f"{name}/{people}/{epsilon:g}" for epsilon in EPSILONS]
+            cells = [mean([factor * one for one in _made(results, start, value)]) for start in starts]
+            lines.append([f"{people:,} {words}, {'policy' if value == 'score' else value}", *cells])
     return markdown(heads, lines)
+
+
+def units(results: Store) -> str:
+    """Clicks paid 1, 10 and 100 times: rates, the harm, and how often it is one policy."""
+    lines = []
+    for name in SCALES:
+        start = f"{name}/{CLICKS}/1"
+        rates, said = _made(results, start, "score"), _said(results, start)
+        if rates:
+            low, proven = [one.gain_interval.low for one in said], sum(one.verdict == "proven" for one in said)
+            sampled = sum(_made(results, start, "sampled"))
+            cells = [f"{np.mean(rates):.4f}", f"{min(rates):.4f}", f"{np.mean(low):.4g}", f"{proven} of {len(rates)}"]
+            lines.append([name, *cells, f"{sampled} of {len(rates)}"])
+    return markdown(["mean rate", "least rate", "mean lower bound", "proven", "clones"], lines) if lines else "not run"
 
 
 def physical(results: Store) -> str:
@@ -269,14 +362,17 @@ def physical(results: Store) -> str:
 def statements(results: Store) -> str:
     """The lower bound of the gain, and how often it proves something."""
     lines = []
-    for people in PEOPLE:
+    settings = [("clinic", people, "patients") for people in PEOPLE]
+    for name, people, words in (*settings, *(beside[:3] for beside in BESIDE)):
         cells = []
         for epsilon in EPSILONS[:3]:
-            start = f"clinic/{people}/{epsilon:g}"
-            lows, verdicts = _made(results, start, "gain_low"), _made(results, start, "verdict")
-            proven = sum(verdict == "proven" for verdict in verdicts)
-            cells.append(f"{np.mean(lows):.3f}; {proven} of {len(lows)}" if lows else "not run")
-        lines.append([f"{people:,} patients", *cells])
+            start = f"{name}/{people}/{epsilon:g}"
+            said = _said(results, start)
+            lows, verdicts = [one.gain_interval.low for one in said], [one.verdict for one in said]
+            proven, clones = verdicts.count("proven"), verdicts.count("clone")
+            without = f", {clones} clones" if clones else ""
+            cells.append(f"{np.mean(lows):.3g}; {proven} of {len(lows)}{without}" if lows else "not run")
+        lines.append([f"{people:,} {words.split(',')[0]}", *cells])
     return markdown([f"epsilon {epsilon:g}" for epsilon in EPSILONS[:3]], lines)
 
 

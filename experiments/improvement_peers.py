@@ -36,7 +36,7 @@ from experiments import improvement, improvement_generators
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.dppg_tables import markdown
-from experiments.improvement import EPSILONS, SEEDS
+from experiments.improvement import EPSILONS
 from experiments.improvement_generators import EnsemblePlan
 from experiments.improvement_worlds import COURSE, EPISODES, World, of_clinic, world
 from experiments.store import RESULTS, Store
@@ -60,6 +60,7 @@ from tacit.units import Unit
 
 NAME = "improvement_peers"
 PEOPLE = 10_000
+SEEDS = tuple(range(120, 130))
 PHYSICAL, ELSEWHERE = ("cart_pole/4000/1", *improvement.HIV), ("bc", "synthesis")
 
 
@@ -291,12 +292,12 @@ def figures() -> list[Figure]:
     """
     results, found = store(), []
     for epsilon in EPSILONS[:3]:
-        mine = np.mean([improvement.store().values(f"clinic/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
+        mine = np.mean(improvement.of_runs(improvement.store(), f"clinic/{PEOPLE}/{epsilon:g}", "score"))
         for way in CHOSEN:
             score = np.mean([results.values(f"{way}/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
             found.append(Figure(f"clinic, epsilon {epsilon:g}: ahead of {way}", float(mine - score), 0.0))
     for start in PHYSICAL:
-        mine = np.mean([improvement.store().values(f"{start}/{seed}")["score"] for seed in SEEDS])
+        mine = np.mean(improvement.of_runs(improvement.store(), start, "score"))
         for way in ELSEWHERE:
             score = np.mean([results.values(_elsewhere(start, way, seed))["score"] for seed in SEEDS])
             found.append(Figure(f"{start}: ahead of {way}", float(mine - score), 0.0))
@@ -317,7 +318,7 @@ def table_elsewhere(results: Store) -> str:
     lines = []
     for start in PHYSICAL:
         name, people, epsilon = start.split("/")
-        ours = _mean(improvement.store(), [f"{start}/{seed}" for seed in SEEDS])
+        ours = _mean(improvement.store(), [f"{start}/{seed}" for seed in improvement.seeds(start)])
         theirs = (_mean(results, [_elsewhere(start, way, seed) for seed in SEEDS]) for way in ELSEWHERE)
         lines.append([f"{name}, {int(people):,} people, epsilon {epsilon}", ours, *theirs])
     return markdown(["advice", *ELSEWHERE], lines)

@@ -1,4 +1,4 @@
-"""Where `experiments.improvement` runs: the clinic, other clinics, CartPole and HIV from people of mixed skill."""
+"""Where `experiments.improvement` runs: the clinic, other clinics, clicks, a shop's stock, CartPole and HIV."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments import improvement_logs as logs
 from tacit.agents.policies import Acting
 from tacit.data.memory import Memory
 from tacit.data.spec import PublicSpec
@@ -39,15 +40,17 @@ class World:
         settings: of the plan beside the problem: memory and columns.
         horizon: steps of an episode on which a policy is judged.
         shown: returns -> what is reported.
+        judge: what is reported of a policy, where that is known exactly.
     """
 
     collect: Callable[[int, int], Mapping[str, Any]]
-    domain: Domain
+    domain: Domain | None
     spec: PublicSpec
     problem: Problem
     settings: Mapping[str, Any]
     horizon: int
     shown: Callable[[FloatArray], FloatArray] = np.asarray
+    judge: Callable[[Acting], float] | None = None
 
     def data(self, people: int, seed: int) -> Trajectories:
         """Their records."""
@@ -55,7 +58,10 @@ class World:
 
     def score(self, actor: Acting, memory: Memory, seed: int) -> float:
         """Mean reported return of a policy of memories on fresh people."""
+        if self.judge is not None:
+            return self.judge(actor)
         generator = np.random.default_rng((seed, 1))
+        assert self.domain is not None
         domain = Remembered(self.domain, memory)
         paid = returns(domain, actor, 1, EPISODES, horizon=self.horizon, generator=generator)
         return float(self.shown(paid).mean())
@@ -150,6 +156,22 @@ def other_clinic(number: int) -> World:
     return dataclasses.replace(of_clinic(), collect=other.collect, domain=other, problem=problem)
 
 
+# Clicks and the shop.
+
+
+def of_clicks(scale: float = 1.0) -> World:
+    """The click logs, in which a click pays `scale`; every column as it comes, one event an episode."""
+    problem = Problem(gamma=1.0, horizon=1, episodes_per_unit=logs.MOST_EVENTS, return_range=(0.0, scale))
+    spec = logs.clicks_spec(scale)
+    return World(lambda users, seed: logs.clicks(users, seed, scale), None, spec, problem, {}, 1, judge=logs.click_rate)
+
+
+def of_stock() -> World:
+    """The shop's stock; every column as it comes."""
+    problem = Problem(gamma=1.0, horizon=logs.WEEKS, return_range=(-1_000.0, 2_000.0))
+    return World(logs.stock, logs.Shop(), logs.stock_spec(), problem, {}, logs.WEEKS, logs.stock_normalised)
+
+
 # Physical worlds, from people of mixed skill who play one episode each.
 
 
@@ -186,6 +208,10 @@ def world(name: str) -> World:
         "clinic-now": lambda: of_clinic(PLAIN),
         "clinic-mean": lambda: of_clinic(Memory((1.0, 0.0, 0.0, 1.0, 1.0, 1.0))),
         "clinic-narrow": lambda: of_clinic(COURSE, -5.0, 3.0),
+        "clicks": of_clicks,
+        "clicks-10": lambda: of_clicks(10.0),
+        "clicks-100": lambda: of_clicks(100.0),
+        "stock": of_stock,
         "cart_pole": lambda: of_people("cart_pole", 200, (0.0, 200.0), imitate="linear"),
         "hiv": lambda: of_people("hiv", 50, (0.0, 200.0), imitate="quadratic", favour=4.0, clip=0.1),
     }

@@ -18,6 +18,7 @@ import torch
 from bit_detectors import BIT_DETECTORS
 from consensus_detectors import CONSENSUS_DETECTORS
 from federated_detectors import FEDERATED_DETECTORS
+from improvement_detectors import IMPROVEMENT_DETECTORS
 from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
@@ -374,4 +375,5 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *SELECTION_DETECTORS,
     *SHARD_DETECTORS,
     *VOTE_DETECTORS,
+    *IMPROVEMENT_DETECTORS,
 )

@@ -9,6 +9,7 @@ from typing import Any
 import bit_mutations
 import consensus_mutations
 import federated_mutations
+import improvement_mutations
 import learning_mutations
 import ledger_mutations
 import numpy as np
@@ -343,4 +344,5 @@ MUTATIONS = (
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
     *(Mutation(*mutation) for mutation in (*shard_mutations.SHARDS, *vote_mutations.VOTES, *tie_mutations.TIES)),
     *(Mutation(*mutation) for mutation in round_mutations.ROUNDS),
+    *(Mutation(*mutation) for mutation in improvement_mutations.IMPROVEMENTS),
 )

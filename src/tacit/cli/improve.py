@@ -140,6 +140,7 @@ def report(release: Release[Improvement], spec: PublicSpec, title: str) -> Impro
         snr=value.plan.snr,
         actions=_actions(spec),
         changes=value.changes,
+        sampled=value.sampled,
     )
 
 
@@ -164,10 +165,12 @@ def _closing(run: RunFolder, value: Improvement, command: Improve) -> None:
     say()
     say(f"Returns  {statement.returns:.4g} under the records' own decisions, {returns.low:.4g} to {returns.high:.4g}")
     say(
-        f"Gain     at least {gain.low:.4g} where the advice is followed in {100 * statement.advice:.3g} % of the visits"
+        f"Gain     at least {gain.low:.4g} where the {'clone' if value.sampled else 'advice'} is followed in "
+        f"{100 * statement.advice:.3g} % of the visits"
     )
     say(f"Proof    {statement}")
     say(f"Open     {run.path / REPORT}")
     say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
+    say(f"Acts     {'as the records do, by chance (the clone)' if value.sampled else 'with its best action'}")
     say(f"Policy   {run.path / FOLDER} (tacit play, tacit export, tacit evaluate --policy)")
     say(f"Budget   tacit ledger show {ledger_path(command)}")

@@ -306,7 +306,7 @@ EVALUATION_OPTIONS: Table = {
 IMPROVEMENT_OPTIONS: Table = {
     "improve": {
         "tacit.methods.improvement.plan:ImprovementPlan": (
-            *("advice", "caution", "level", "look_share", "statement_share", "clip", "pessimism", "imitate", "favour"),
+            *("advice", "caution", "level", "look_share", "clip", "pessimism", "imitate", "favour"),
         )
     }
 }

@@ -14,7 +14,7 @@ from tacit.methods.improvement.plan import ImprovementPlan
 from tacit.methods.improvement.statement import Statement
 from tacit.privacy.certificate.certificate import Release
 
-FIELDS = frozenset({"policy", "scales", "noise", "units", "statement"})
+FIELDS = frozenset({"policy", "scales", "noise", "units", "statement", "sampled"})
 _MOMENTS = {"products": "products", "changes of values": "changes", "rewards": "rewards"}
 """Array of the file -> field of the moments."""
 
@@ -27,6 +27,7 @@ def pack(value: Improvement) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "noise": list(value.moments.noise),
         "units": value.moments.units,
         "statement": value.statement.to_json(),
+        "sampled": value.sampled,
     }
     arrays = {name: getattr(value.moments, field) for name, field in _MOMENTS.items()}
     return fields, {"theta": value.theta, "clone": value.clone, "changes": value.changes, **arrays}
@@ -39,20 +40,23 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Impr
         ValueError: the arrays are those of another policy.
     """
     plan, policy = ImprovementPlan.from_json(config["plan"]), Policy.from_json(config["policy"])
-    actions, n = policy.head.outputs, 1 + 2 * len(plan.columns)
-    d = len(plan.value_columns)
+    actions, d = policy.head.outputs, len(plan.value_columns)
+    n = 1 + (1 if plan.imitate == "linear" else 2) * len(plan.columns)
+    values = 1 + d + d * (d + 1) // 2 if plan.follows else 0
     shapes = {
         "theta": (1, policy.parameters),
         "clone": (1, policy.parameters),
         "changes": (actions, actions),
         "products": (actions, n, n),
-        "changes of values": (actions, n, 1 + d + d * (d + 1) // 2),
-        "rewards": (actions, n),
+        "changes of values": (actions, n, values),
+        "rewards": (actions, 0 if plan.imitates else n),
     }
     if {name: part.shape for name, part in weights.items()} != shapes:
         raise ValueError("parameters of another policy")
     if not all(np.isfinite(part).all() for part in weights.values()):
         raise ValueError("parameters that are not finite")
+    if not isinstance(config["sampled"], bool):
+        raise ValueError("no word on how the policy acts")
     first, second, third = (float(size) for size in config["noise"])
     return Improvement(
         plan=plan,
@@ -66,9 +70,10 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Impr
             changes=weights["changes of values"],
             rewards=weights["rewards"],
             noise=(first, second, third),
-            units=int(config["units"]),
+            units=float(config["units"]),
         ),
         statement=Statement.from_json(config["statement"]),
+        sampled=config["sampled"],
     )
 
 
@@ -82,9 +87,10 @@ def card(release: Release[Improvement]) -> str:
 
 {value.statement}
 
-The policy acts on memories of the course, column by column at the rates {rates} (1 is the newest value, 0 the mean of
-all so far). `tacit play .` and `tacit evaluate --policy .` keep them;
-`tacit.hub.load(...).value.predict(observation, state)` carries them for your own code; an ONNX graph takes memories.
+The policy {"draws its actions" if value.sampled else "takes its best action"}. It acts on memories of the course,
+column by column at the rates {rates} (1 is the newest value, 0 the mean of all so far). `tacit play .` and
+`tacit evaluate --policy .` keep them; `tacit.hub.load(...).value.predict(observation, state)` carries them for your own
+code; an ONNX graph takes memories.
 
 - method: {certificate.method}
 - source: {certificate.source}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def padded(listed: list[list[Step]]) -> dict[str, np.ndarray]:
 
 
 def plan_of(**settings: object) -> ImprovementPlan:
-    return ImprovementPlan.of(SPEC, PROBLEM, **{"memory": MEMORY, **settings})
+    return ImprovementPlan.of(SPEC, **{"problem": PROBLEM, "memory": MEMORY, **settings})
 
 
 def people(units: int, seed: int) -> Trajectories:
@@ -103,6 +104,8 @@ def people(units: int, seed: int) -> Trajectories:
 
 
 def open_vault(folder: Path, units: int = 400, seed: int = 0, noise: SecretNoise | None = None) -> Vault:
+    """A vault whose halves are fixed by the seed."""
     unit = Unit("patient", "add_or_remove", units)
-    ledger = Ledger(folder / f"{seed}.ledger", unit, epsilon=1e5, delta=0.9 / units)
+    with mock.patch("secrets.token_hex", lambda size=32: f"{seed:0{2 * size}x}"):
+        ledger = Ledger(folder / f"{seed}.ledger", unit, epsilon=1e5, delta=0.9 / units)
     return Vault(people(units, seed), ledger, noise=noise)

@@ -1,8 +1,10 @@
 """An improvement end to end: the promise, the policy, what it carries, and what is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
-from small_clinic import CHOICE, MEMORY, courses, open_vault, plan_of, value
+from small_clinic import CHOICE, MEMORY, PROBLEM, courses, open_vault, plan_of, value
 
 from tacit import hub
 from tacit.errors import PlanError, PlanExhausted
@@ -12,7 +14,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 
 
-def released(folder, units=2_000, epsilon=4.0, seed=0):
+def released(folder, units=8_000, epsilon=4.0, seed=1):
     vault = open_vault(folder, units=units, seed=seed, noise=SecretNoise.for_tests(seed + 1))
     return fit(plan_of().calibrate(unit=vault.unit, epsilon=epsilon, delta=1e-5), vault)
 
@@ -89,11 +91,44 @@ def test_nothing_is_spent_on_records_that_do_not_fit(tmp_path):
     assert not vault.ledger.plans()
 
 
-def test_very_few_people_get_the_clone(tmp_path):
-    value = released(tmp_path, units=100, epsilon=0.5, seed=5).value
+def test_very_few_people_get_the_clone_which_draws_its_actions(tmp_path):
+    """Its most frequent action pays less in state 0 than the other one: acting by it alone would do harm."""
+    release = released(tmp_path, units=100, epsilon=0.5, seed=5)
+    value = release.value
     assert value.plan.kappa == 0.0
+    assert value.sampled
     np.testing.assert_array_equal(value.theta, value.clone)
-    assert value.statement.verdict == "too few people"
+    assert value.statement.verdict == "clone"
+    assert "No advice is released" in str(value.statement)
+    assert not value.actor().greedy
+    assert not value.feed_forward().greedy
+    network = Network.of(value.feed_forward())
+    seen = np.zeros((4_000, 1))
+    actions, _ = value.predict(seen, generator=np.random.default_rng(0))
+    chance = network.probabilities(seen[:1])[0, 1]
+    assert 0.01 < chance < 0.99
+    assert abs(actions.mean() - chance) < 5 * np.sqrt(chance * (1 - chance) / 4_000)
+    hub.save(release, tmp_path / "policy")
+    assert hub.load(tmp_path / "policy").value.sampled
+    assert "draws its actions" in (tmp_path / "policy" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("imitate", ["linear", "quadratic"])
+def test_a_clone_that_was_asked_for_takes_its_best_action_and_survives_its_folder(tmp_path, imitate):
+    vault = open_vault(tmp_path, units=300, seed=2, noise=SecretNoise.for_tests(2))
+    release = fit(plan_of(imitate=imitate).calibrate(unit=vault.unit, epsilon=4.0, delta=1e-5), vault)
+    assert not release.value.sampled
+    assert release.value.actor().greedy
+    hub.save(release, tmp_path / "policy")
+    np.testing.assert_array_equal(hub.load(tmp_path / "policy").value.theta, release.value.theta)
+
+
+def test_several_courses_are_an_assumption_of_the_statement(release):
+    """Weights are of one course alone: who comes again must not depend on what was decided before."""
+    lines = release.certificate.to_json()["assumptions"]
+    assert sum("how many courses a patient has" in line or "how many courses a unit has" in line for line in lines) == 1
+    one = plan_of(problem=dataclasses.replace(PROBLEM, episodes_per_unit=1)).label().assumptions
+    assert not any("courses a unit has" in line for line in one)
 
 
 def test_the_helper_process_sums_to_1():

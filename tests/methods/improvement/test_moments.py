@@ -5,14 +5,15 @@ import pytest
 from small_clinic import MEMORY, PROBLEM, SPEC, columns, courses, padded, plan_of
 
 from tacit.errors import MechanismError
+from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.methods.improvement import moments as module
 from tacit.methods.improvement.moments import Joint, Look, Scales, Visits, grouped, phi, psi
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 
 LISTED, CHANCES = courses()
-SCALES = Scales(np.array([0.4]), np.array([0.5]), 2.5)
-STATE = SCALES.centre, SCALES.spread, np.array(SCALES.rows)
+SCALES = Scales(np.array([0.4]), np.array([0.5]), 2.5, -0.5, 1.6, 30.0)
+STATE = SCALES.state
 
 
 def calibrated(**settings):
@@ -31,7 +32,7 @@ def by_hand(course, plan):
         change = (0 if ended else 1) * np.array([1, z, z * z - 1]) - np.array([1, y, y * y - 1])
         reward = {(0, 0): -1.0, (0, 1): 0.5, (1, 0): -4.0, (1, 1): 2.0}[state, action]
         triangle = [f[i] * f[j] * (1 if i == j else 2**0.5) for i in range(3) for j in range(i, 3)]
-        block = np.concatenate([triangle, 3 * np.outer(f, change).ravel(), 12 / 4 * f * reward])
+        block = np.concatenate([triangle, 3 * np.outer(f, change).ravel(), 2 * f * (reward + 0.5) / 1.6])
         total[action] += block
     flat = total.ravel() / (plan.clip * 2.5 * 3)
     return flat / max(1, np.linalg.norm(flat))
@@ -56,18 +57,38 @@ def test_sums_are_read_back():
     plan = calibrated(clip=10.0)
     joint = Joint(plan, SPEC)
     vectors = joint(padded(LISTED), STATE)
-    read = joint.read(vectors.mean(axis=0), SCALES, len(LISTED))
+    read = joint.read(vectors.mean(axis=0), SCALES)
     visits = Visits.of(padded(LISTED), PROBLEM, MEMORY)
     features = phi(SCALES.standard(visits.seen, (0,)))
     for action in (0, 1):
         chosen = features[visits.actions == action]
         np.testing.assert_allclose(read.products[action], chosen.T @ chosen, rtol=1e-4, atol=1e-3)
         np.testing.assert_allclose(
-            read.rewards[action], visits.rewards[visits.actions == action] @ chosen, rtol=1e-4, atol=1e-3
+            read.rewards[action],
+            (visits.rewards[visits.actions == action] + 0.5) / 1.6 @ chosen,
+            rtol=1e-4,
+            atol=1e-3,
         )
-    assert read.noise[0] == pytest.approx(joint.clip_norm(SCALES) / (1 - 2e-4) * 1e-9 / 0.72**0.5)
+    assert read.noise[0] == pytest.approx(joint.clip_norm(SCALES) / (1 - 2e-4) * 1e-9 / 0.92**0.5)
     assert read.noise[1] == pytest.approx(read.noise[0] / 3)
-    assert read.noise[2] == pytest.approx(read.noise[0] * 4 / 12)
+    assert read.noise[2] == pytest.approx(read.noise[0] / 2)
+    assert read.units == 30.0
+
+
+@pytest.mark.parametrize(("horizon", "gamma"), [(1, 1.0), (3, 0.0)])
+def test_where_nothing_follows_a_decision_no_changes_are_asked_for(horizon, gamma):
+    problem = Problem(gamma=gamma, horizon=horizon, return_range=(-4.0, 2.0))
+    unit = Unit("patient", "add_or_remove", len(LISTED))
+    plan = ImprovementPlan.of(SPEC, problem, noise_multiplier=1e-9, unit=unit, clip=10.0)
+    joint = Joint(plan, SPEC)
+    rows = {name: column[:, :horizon] for name, column in padded(LISTED).items()}
+    vectors = joint(rows, STATE)
+    assert vectors.shape == (len(LISTED), 2 * (6 + 3))
+    read = joint.read(vectors.mean(axis=0), SCALES)
+    assert read.changes.shape == (2, 3, 0)
+    visits = Visits.of(rows, problem, plan.memory)
+    paid = visits.rewards[visits.actions == 1]
+    assert read.rewards[1, 0] == pytest.approx(((paid + 0.5) / 1.6).sum(), rel=1e-4)
 
 
 @pytest.mark.parametrize(("imitate", "n"), [("linear", 2), ("quadratic", 3)])
@@ -75,7 +96,7 @@ def test_imitation_asks_for_products_alone(imitate, n):
     joint = Joint(calibrated(clip=10.0, imitate=imitate), SPEC)
     vectors = joint(padded(LISTED), STATE)
     assert vectors.shape == (len(LISTED), 2 * n * (n + 1) // 2)
-    read = joint.read(vectors.mean(axis=0), SCALES, len(LISTED))
+    read = joint.read(vectors.mean(axis=0), SCALES)
     visits = Visits.of(padded(LISTED), PROBLEM, MEMORY)
     features = phi(SCALES.standard(visits.seen, (0,)))[:, :n]
     chosen = features[visits.actions == 1]
@@ -93,7 +114,7 @@ def test_favour_weighs_a_unit_by_its_return_in_the_public_range():
 def test_a_look_finds_mean_spread_and_rows():
     rows = padded(LISTED)
     look = Look(calibrated(), SPEC)
-    scales = look.read(look(rows, None).mean(axis=0))
+    scales = look.read(look(rows, None).mean(axis=0) / 2)
     visits = Visits.of(rows, PROBLEM, MEMORY)
     means = np.array([visits.seen[visits.unit == u].mean() for u in range(len(LISTED))])
     squares = np.array([(((visits.seen[visits.unit == u] - 0.5) / 1.5) ** 2).mean() for u in range(len(LISTED))])
@@ -101,14 +122,31 @@ def test_a_look_finds_mean_spread_and_rows():
     spread = 1.5 * np.sqrt(squares.mean() - ((means.mean() - 0.5) / 1.5) ** 2)
     assert scales.spread[0] == pytest.approx(spread, abs=1e-3)
     assert scales.rows == pytest.approx(np.mean([len(course) for course in LISTED]), rel=1e-3)
+    paid = [visits.rewards[visits.unit == u] for u in range(len(LISTED))]
+    centre, square = np.mean([r.mean() for r in paid]), np.mean([((r + 1) ** 2).mean() for r in paid])
+    assert scales.reward_centre == pytest.approx(centre, abs=1e-4)
+    assert scales.reward_spread == pytest.approx(np.sqrt(square - (centre + 1) ** 2), rel=1e-3)
+
+
+def test_a_look_at_few_of_the_population_is_the_same_look():
+    """The public number may be far above how many there are, and a half has half of them: the count divides."""
+    rows = padded(LISTED)
+    look = Look(calibrated(), SPEC)
+    everybody, few = (look.read(look(rows, None).sum(axis=0) / len(LISTED) * share) for share in (0.5, 0.01))
+    assert everybody.units == pytest.approx(len(LISTED) / 2)
+    assert few.units == pytest.approx(len(LISTED) / 100, rel=1e-3)
+    np.testing.assert_allclose(few.centre, everybody.centre, rtol=1e-3)
+    assert few.reward_spread == pytest.approx(everybody.reward_spread, rel=1e-3)
 
 
 def test_a_look_that_is_all_noise_stays_in_range():
     look = Look(calibrated(), SPEC)
-    scales = look.read(np.array([50.0, -9.0, -3.0]))
+    scales = look.read(np.array([50.0, -9.0, 70.0, -8.0, -3.0, 0.1]))
     assert scales.centre[0] == 2.0  # the upper bound
     assert scales.spread[0] == pytest.approx(0.01 * 1.5, rel=1e-3)
     assert scales.rows == 1.0
+    assert scales.reward_centre == 2.0
+    assert scales.reward_spread == pytest.approx(0.01 * 3, rel=1e-3)
 
 
 def test_features_by_hand():

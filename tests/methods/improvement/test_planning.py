@@ -8,10 +8,11 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.methods.improvement.moments import Moments, Scales, phi, psi
-from tacit.methods.improvement.planning import advantages, advise, clone, points, regressed
+from tacit.methods.improvement.planning import Model, Standard, advise, clone, points, regressed
 from tacit.units import Unit
 
 PLANE = PublicSpec(Box((-9.0,) * 3, (9.0,) * 3), Discrete(2), Box((-1.0,), (1.0,)), "declared", propensities=True)
+WIDE = Standard(0.0, -np.inf, np.inf)
 UNIT = Unit("patient", "add_or_remove", 40_000)
 
 
@@ -32,6 +33,15 @@ def moments(y, actions, rewards, change=None):
         noise=(1e-6, 1e-6, 1e-6),
         units=len(y),
     )
+
+
+def advantages(found, asked, standard=WIDE):
+    y, weight = points(found, 2)
+    return Model.of(found, y, weight, standard, asked).advantages(y, weight)
+
+
+def scales_of(centre=(0.0, 0.0), spread=(1.0, 1.0)):
+    return Scales(np.array(centre), np.array(spread), 3.0, 0.0, 1.0, 40_000.0)
 
 
 def drawn(seed=0):
@@ -62,7 +72,7 @@ def test_imitation_is_the_regression_of_the_actions(imitate):
     np.testing.assert_allclose(weights[:n, 1], expected, atol=2e-3)
     np.testing.assert_allclose(weights.sum(axis=1), [1.0, 0, 0, 0, 0], atol=1e-3)  # probabilities
     assert not weights[n:].any()
-    advised = advise(found, Scales(np.zeros(2), np.ones(2), 3.0), plan(imitate=imitate), PLANE)
+    advised = advise(found, scales_of(), plan(imitate=imitate), PLANE)
     np.testing.assert_array_equal(advised.advice, advised.clone)
     assert np.trace(advised.changes) == pytest.approx(1.0)
 
@@ -86,7 +96,7 @@ def test_the_better_action_of_a_bandit_is_found():
     y, actions = drawn()
     rewards = np.where(actions == 1, 1.0, -1.0) * y[:, 1]  # the second action is better where y_1 > 0
     found = moments(y, actions, rewards)
-    better = advantages(found, *points(found, 2), [1], plan())
+    better = advantages(found, plan())
     np.testing.assert_allclose(better[:, 1] - better[:, 0], [0.0, 0.0, 2.0, 0.0, 0.0], atol=0.05)
 
 
@@ -100,7 +110,7 @@ def test_a_delayed_reward_is_planned_for():
     after = np.where(actions == 1, 1.0, -1.0)[:, None]
     change = going[:, None] * psi(after) - psi(y[:, 1:])
     found = moments(y, actions, rewards, change)
-    better = advantages(found, *points(found, 2), [1], plan(problem=Problem(gamma=1.0, horizon=40)))
+    better = advantages(found, plan(problem=Problem(gamma=1.0, horizon=40)))
     advantage = phi(y) @ (better[:, 1] - better[:, 0])
     assert advantage.mean() > 0.2
 
@@ -109,7 +119,7 @@ def test_noise_makes_the_advice_cautious():
     y, actions = drawn()
     found = moments(y, actions, y[:, 1] * np.where(actions == 1, 1.0, -1.0))
     loud = Moments(found.products, found.changes, found.rewards, (1e-6, 1e-6, 1e6), found.units)
-    better = advantages(loud, *points(loud, 2), [1], plan())
+    better = advantages(loud, plan())
     assert np.abs(better).max() < 0.05
 
 
@@ -117,7 +127,7 @@ def test_noise_makes_the_advice_cautious():
 def test_the_written_policy_is_the_one_that_was_planned(kappa_scale):
     y, actions = drawn()
     found = moments(y, actions, y[:, 1] * np.where(actions == 1, 1.0, -1.0))
-    scales = Scales(np.array([1.0, -2.0]), np.array([2.0, 0.5]), 3.0)
+    scales = scales_of((1.0, -2.0), (2.0, 0.5))
     asked = plan(snr_scale=kappa_scale)
     advised = advise(found, scales, asked, PLANE)
     seen = np.random.default_rng(3).uniform(-9, 9, (500, 3))
@@ -129,7 +139,7 @@ def test_the_written_policy_is_the_one_that_was_planned(kappa_scale):
         np.testing.assert_array_equal(advised.advice, advised.clone)
         assert np.trace(advised.changes) == pytest.approx(1.0)
     else:
-        expected = expected + 50.0 * advantages(found, *points(found, 2), [1], asked)
+        expected = expected + 50.0 * advantages(found, asked, Standard(0.0, -4.0, 4.0))
         played = advised.policy.network.forward(advised.advice, advised.policy.features(seen[None].astype(np.float32)))
         np.testing.assert_allclose(played[0][0], features @ expected, atol=0.02)
         assert advised.changes[0, 1] > 0.1
@@ -138,7 +148,7 @@ def test_the_written_policy_is_the_one_that_was_planned(kappa_scale):
 
 def test_columns_without_use_do_not_matter():
     y, actions = drawn()
-    advised = advise(moments(y, actions, y[:, 0]), Scales(np.zeros(2), np.ones(2), 3.0), plan(), PLANE)
+    advised = advise(moments(y, actions, y[:, 0]), scales_of(), plan(), PLANE)
     seen = np.zeros((2, 3), np.float32)
     seen[1, 1] = 8.0
     chosen = advised.policy.network.forward(advised.advice, advised.policy.features(seen[None]))[0][0]
@@ -153,6 +163,6 @@ def test_nothing_but_noise_gives_finite_parameters():
     )
     loud = Moments((loud.products + loud.products.swapaxes(1, 2)) / 2, loud.changes, loud.rewards, loud.noise, 50)
     asked = plan_of(noise_multiplier=1e-9, unit=Unit("patient", "add_or_remove", 50))
-    advised = advise(loud, Scales(np.zeros(1), np.ones(1), 2.0), asked, SPEC)
+    advised = advise(loud, Scales(np.zeros(1), np.ones(1), 2.0, 0.0, 1.0, 50.0), asked, SPEC)
     assert np.isfinite(advised.advice).all()
     assert np.isfinite(advised.changes).all()

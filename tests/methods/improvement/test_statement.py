@@ -91,7 +91,7 @@ def test_vectors_have_a_norm_of_at_most_1():
 )
 def test_a_statement_says_what_is_proven(gain, population, verdict):
     plan = plan_of(noise_multiplier=3.73, unit=Unit("patient", "add_or_remove", population))
-    mean = FIT * np.sqrt(SCORES) * np.array([gain, 0.25, 1.0, 0.01, 0.1])
+    mean = FIT * np.sqrt(SCORES) * np.array([gain, 0.25, 1.0, 0.01, 0.1]) / 2  # half of them judge
     said = scores().read(mean, plan)
     assert said.verdict == verdict
     assert said.gain == pytest.approx(14 * gain)
@@ -103,10 +103,10 @@ def test_a_statement_says_what_is_proven(gain, population, verdict):
 
 def test_the_lower_bound_counts_sampling_and_noise():
     plan = plan_of(noise_multiplier=3.73, unit=Unit("patient", "add_or_remove", 100_000))
-    mean = FIT * np.sqrt(SCORES) * np.array([0.05, 0.25, 1.0, 0.01, 0.1])
+    mean = FIT * np.sqrt(SCORES) * np.array([0.05, 0.25, 1.0, 0.01, 0.1]) / 2
     low = scores().read(mean, plan).gain_interval.low
-    noise = 3.73 / 0.2**0.5 / 0.55**0.5
-    naive = 14 * (0.05 - 1.644854 * np.sqrt(100_000 * (0.01 - 0.05**2) + noise**2) / 100_000)
+    noise = 3.73 / 0.55**0.5
+    naive = 14 * (0.05 - 1.644854 * np.sqrt(50_000 * (0.01 - 0.05**2) + noise**2) / 50_000)
     assert low == pytest.approx(naive, abs=0.003)
     assert low < naive
 

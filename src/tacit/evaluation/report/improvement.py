@@ -16,6 +16,7 @@ _HEADLINES: dict[Verdict, str] = {
     "proven": "Following this advice gains, and the records prove it.",
     "not shown": "The records do not show that following this advice gains.",
     "too few people": "There are too few people to show what this advice gains.",
+    "clone": "No advice is released: the policy is the clone of the records' own decisions.",
 }
 _NAMES = {
     "advice": "largest share of the visits in which the advice is followed",
@@ -23,10 +24,9 @@ _NAMES = {
     "columns": "columns that the policy looks at",
     "value_columns": "columns that the value depends on",
     "memory: rates": "memory of each column: 1 the newest value, 0 the mean of all",
-    "look_share": "share of the budget: means and spreads",
-    "statement_share": "share of the budget: the statement",
+    "look_share": "share of the learning half's budget: means and spreads",
     "change_weight": "weight of changes of values under the clip",
-    "reward_weight": "weight of rewards under the clip",
+    "reward_weight": "weight of rewards, in their standard deviations, under the clip",
     "clip": "clip of a unit's moments, in multiples of a typical one",
     "pessimism": "standard deviations subtracted while planning",
     "snr_scale": "signal-to-noise ratio from which the model is trusted",
@@ -46,6 +46,7 @@ class ImprovementReport(PublicReport):
         kappa, snr: how much the advice trusts the model, and the signal-to-noise ratio that decides it.
         actions: their names, A of them.
         changes: [A, A] share of likely visits where the clone would take one action and the advice another.
+        sampled: whether the policy is the clone, and draws its actions.
 
     Raises:
         DataError: the shares are not those of these actions.
@@ -56,6 +57,7 @@ class ImprovementReport(PublicReport):
     snr: float
     actions: tuple[str, ...]
     changes: Array
+    sampled: bool
 
     def __post_init__(self) -> None:
         if np.shape(self.changes) != (len(self.actions),) * 2:
@@ -79,14 +81,14 @@ class ImprovementReport(PublicReport):
 def _answer(report: ImprovementReport) -> Section:
     said = report.statement
     returns, gain = said.returns_interval, said.gain_interval
-    share = f"{100 * said.advice:.3g} % of the visits"
+    share, about = f"{100 * said.advice:.3g} % of the visits", f"about {number(said.gain)}"
     figures = [
         (
             "Returns",
             number(said.returns),
             f"of the records' own decisions, {number(returns.low)} to {number(returns.high)}",
         ),
-        ("Gain", f"at least {number(gain.low)}", f"where the advice is followed in {share}; about {number(said.gain)}"),
+        ("Gain", f"at least {number(gain.low)}", f"where the {_what(report)} is followed in {share}; {about}"),
         ("Trust in the model", number(report.kappa), f"kappa, at a signal-to-noise ratio of {number(report.snr)}"),
     ]
     shown: tuple[Block, ...] = (Text([str(said)]), Facts(figures), _bounds(report), Text([gain.words], "details"))
@@ -94,20 +96,24 @@ def _answer(report: ImprovementReport) -> Section:
 
 
 def _bounds(report: ImprovementReport) -> Chart:
-    said = report.statement
+    said, what = report.statement, f"with {_what(report)}"
     low, high = said.returns_interval.low, said.returns_interval.high
-    style = styles([("their own", "reference"), ("with advice", "synthetic")])
+    style = styles([("their own", "reference"), (what, "synthetic")])
     least = said.returns + said.gain_interval.low
     drawn = charts.intervals(
         [
             ("their own", [(style["their own"], said.returns, low, high)]),
-            ("with advice", [(style["with advice"], said.returns + said.gain, least, said.returns + said.gain)]),
+            (what, [(style[what], said.returns + said.gain, least, said.returns + said.gain)]),
         ],
-        title=f"Returns {number(said.returns)}; with advice at least {number(least)}",
+        title=f"Returns {number(said.returns)}; {what} at least {number(least)}",
         x=span("return of an episode", np.array([low, high, least, said.returns + said.gain])),
     )
-    note = "the records' own decisions with their interval; with advice the estimate and its lower bound beside them"
+    note = f"the records' own decisions with their interval; {what} the estimate and its lower bound beside them"
     return Chart("Returns", note, drawn)
+
+
+def _what(report: ImprovementReport) -> str:
+    return "clone" if report.sampled else "advice"
 
 
 def _differs(report: ImprovementReport) -> Section:
@@ -129,8 +135,14 @@ def _differs(report: ImprovementReport) -> Section:
     lead = (
         f"In {100 * moved:.0f} % of the likely visits the advice is another action than the clone's, which acts as the "
         "records' own decisions mostly do. Both are computed from the noisy sums alone."
-        if report.kappa
-        else "The advice is the clone: the noise leaves nothing to be trusted beside the records' own decisions."
+        if not report.sampled
+        else "The policy is the clone of the records' own decisions, and draws its actions as they do: by the learning "
+        "half's own private estimate no advice is above them. (The most frequent action of all may be the worst one.)"
     )
+    if not (report.sampled or report.kappa):
+        lead = (
+            "The advice is the clone's most likely action: the noise leaves nothing to be trusted beside the records' "
+            "own decisions."
+        )
     shown: tuple[Block, ...] = (Text([lead]), *((Table("Clone → advice", rows),) if rows else ()))
     return Section("Where the advice differs", shown, id="differs")

@@ -1,16 +1,14 @@
 """Improvement of logged decisions.
 
 Input: records of discrete actions with propensities behind a vault, a calibrated plan
-1. look       noisy mean of the columns, their squares, and rows of a unit -> scales       (moments.py)
-2. moments    noisy sums by action of features' products, changes and rewards              (moments.py)
-3. advice     clone, public points, regression under known noise, values, advice           (planning.py)
-4. statement  noisy mean of clipped weighted returns -> value, lower bound of the gain     (statement.py)
-5. release    the policy with its certificate: one Gaussian in all                         (plan.label)
+1. look       learning half: noisy mean of columns, rewards, squares, rows of a unit -> scales         (moments.py)
+2. moments    learning half: noisy sums by action of features' products, changes and rewards           (moments.py)
+3. advice     clone, public points, regression under known noise, values, advice or clone              (planning.py)
+4. statement  judging half: noisy mean of clipped weighted returns -> value, lower bound of the gain   (statement.py)
+5. release    the policy with its certificate: one Gaussian in all                                     (plan.label)
 """
 
 from __future__ import annotations
-
-import numpy as np
 
 from tacit.methods.improvement.improved import Improvement
 from tacit.methods.improvement.moments import Joint, Look
@@ -40,10 +38,9 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
     if vault.touched(run):
         raise exhausted(run, LOOK)
     scales = look.read(vault.noisy_sum(run, LOOK, look)[0])
-    state = scales.centre, scales.spread, np.array(scales.rows)
-    moments = joint.read(vault.noisy_sum(run, MOMENTS, joint, state)[0], scales, vault.unit.size)
+    moments = joint.read(vault.noisy_sum(run, MOMENTS, joint, scales.state)[0], scales)
     advised = advise(moments, scales, plan, vault.spec)
-    scores = Scores.of(plan, advised.policy, vault.spec, advised.advice, advised.clone)
+    scores = Scores.of(plan, vault.spec, advised)
     statement = scores.read(vault.noisy_sum(run, STATEMENT, scores)[0], plan)
     value = Improvement(
         plan=plan,
@@ -51,6 +48,7 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
         theta=advised.advice,
         clone=advised.clone,
         changes=advised.changes,
+        sampled=advised.sampled,
         scales=scales,
         moments=moments,
         statement=statement,

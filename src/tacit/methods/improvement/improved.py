@@ -26,9 +26,11 @@ class Improvement:
     Args:
         plan: under which it was learned.
         policy: what the parameters are of; it acts on memories.
-        theta: parameters of the advice, [1, P].
+        theta: parameters of the advice, [1, P]; those of the clone where the advice is dropped.
         clone: parameters of the clone of the records' own decisions, [1, P].
         changes: share of the likely visits where the clone would take a and the advice b, [A, A].
+        sampled: whether the policy is the clone and draws its actions as the records do: by the learning half's own
+            private estimate the advice is not above the records' decisions.
         scales, moments: what the noisy sums said.
         statement: what the records prove.
     """
@@ -38,6 +40,7 @@ class Improvement:
     theta: Float32
     clone: Float32
     changes: NDArray[np.float64]
+    sampled: bool
     scales: Scales
     moments: Moments
     statement: Statement
@@ -53,23 +56,26 @@ class Improvement:
         return self.plan.memory
 
     def actor(self, *, clone: bool = False) -> Acting:
-        """Act on memories with the best action of the advice, or of the clone."""
-        return Acting(self.policy, self.clone if clone else self.theta, greedy=True)
+        """Act on memories as the release does: with its best action, or `sampled`. The clone alone as it is sampled."""
+        return Acting(self.policy, self.clone if clone else self.theta, greedy=not (clone or self.sampled))
 
     def predict(
         self,
         observation: NDArray[Any],
         state: State | None = None,
         episode_start: NDArray[Any] | None = None,
-        deterministic: bool = True,
+        deterministic: bool = False,
+        *,
+        generator: np.random.Generator | None = None,
     ) -> tuple[NDArray[Any], State]:
-        """Act as a recurrent model of Stable-Baselines3 does, always with the best action.
+        """Act as a recurrent model of Stable-Baselines3 does.
 
         Args:
             observation: one, [d], or N of them, [N, d], as they are recorded: without a memory.
             state: what the last call returned; None at the start.
             episode_start: which of the N begin an episode here, [N].
-            deterministic: as that interface has it; the best action is taken in any case.
+            deterministic: the best action of a clone that is sampled, too; of it nothing is known.
+            generator: of random actions; None takes a fresh one.
 
         Returns:
             The action, or actions [N], and the state for the next call.
@@ -80,9 +86,10 @@ class Improvement:
             count = np.where(np.atleast_1d(episode_start), 0, count)
         count = count + 1
         held = self.memory.after(held, seen, count)
-        actions, _ = self.actor().predict(held.astype(np.float32))
+        acting = self.actor()
+        actions, _ = acting.predict(held.astype(np.float32), deterministic=deterministic, generator=generator)
         return (actions[0] if np.ndim(observation) == 1 else actions), (held, count)
 
     def feed_forward(self) -> FeedForward:
-        """The layers of the policy on memories, which takes its best action always."""
-        return FeedForward.of(self.policy, self.theta, greedy=True)
+        """The layers of the policy on memories, which takes its best action, or is `sampled`."""
+        return FeedForward.of(self.policy, self.theta, greedy=not self.sampled)

@@ -1,14 +1,17 @@
 """What a unit adds to the noisy sums of an improvement, and what the sums then say: scales, and joint moments.
 
-Of each row the columns' memories are standardised by the scales of the look, y_j, and cut at 3. Then
+Of each row the columns' memories and the reward are standardised by the scales of the look, y_j (cut at 3) and x. Then
 
     phi = (1, y_j, (y_j^2 - 1) / sqrt 2)                        features of the policy, n numbers
     psi = (1, y_j, y_j y_k - 1[j = k])                          features of the value, m numbers
 
 A unit adds, for each action a, over its rows with that action: the triangle of sum phi phi^T (entries off the
-diagonal times sqrt 2, which keeps the norm), sum phi (gamma 1[not terminal] psi(s') - psi(s))^T, and sum phi r. The
+diagonal times sqrt 2, which keeps the norm), sum phi (gamma 1[not terminal] psi(s') - psi(s))^T, and sum phi x. The
 blocks have weights and one clip: changes and rewards are smaller than products, and deserve less noise. A change of
-psi is small where psi itself is not, so that noise takes less of it.
+psi is small where psi itself is not, so that noise takes less of it. Where nothing follows a decision (a horizon or a
+discount that ends there), there are no changes.
+
+No number of the user's unit of reward is left in x: r and a r + b are the same rewards.
 
 A plan that imitates asks for products alone, of phi or of (1, y_j). One that favours good returns multiplies a unit's
 vector by a power of its mean return, moved to [0, 1] by the public range.
@@ -22,10 +25,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, PublicSpec
-from tacit.methods.improvement.plan import FIT, ImprovementPlan
+from tacit.methods.improvement.plan import FIT, LOOK, MOMENTS, ImprovementPlan
+from tacit.methods.off_policy_evaluation.intervals import unit_count
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
@@ -37,7 +42,7 @@ Arrays = Mapping[str, np.ndarray]
 FARTHEST = 3.0
 """Standard deviations at which a column is cut."""
 LEAST_SPREAD = 0.01
-"""The least standard deviation of a column, in multiples of half its public range; the noise may ask for more."""
+"""The least standard deviation of a column or reward, in multiples of half its public range; noise may ask for more."""
 SQUARES = 4.0
 """Weight of squared columns in the look."""
 
@@ -111,37 +116,48 @@ class Visits:
 
 
 def grouped(group: NDArray[np.int64], values: Float64, groups: int) -> Float64:
-    """Sums of values [T, k] by group [T], [groups, k]."""
-    order = np.argsort(group, kind="stable")
-    ordered = group[order]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(order) else order
-    result = np.zeros((groups, values.shape[1]))
-    if len(order):
-        result[ordered[first]] = np.add.reduceat(values[order], first, axis=0)
-    return result
+    """Sums of values [T, k] by group [T], [groups, k]; those of a group in the order of its rows."""
+    rows = np.arange(len(group))
+    return np.asarray(csr_matrix((np.ones(len(group)), (group, rows)), shape=(groups, len(group))) @ values)
 
 
 @dataclass(frozen=True, eq=False)
 class Scales(Json):
-    """Where the columns lie, as the noisy look says.
+    """Where the columns and the rewards lie, as the noisy look says.
 
     Args:
         centre, spread: mean and standard deviation of each of the policy's columns, [d].
         rows: how many rows a unit has, on average.
+        reward_centre, reward_spread: mean and standard deviation of a reward, in the records' own unit.
+        units: how many units the learning fold has.
     """
 
     centre: np.ndarray
     spread: np.ndarray
     rows: float
+    reward_centre: float
+    reward_spread: float
+    units: float
 
     def standard(self, seen: Float64, columns: tuple[int, ...]) -> Float64:
         """Memories [T, D] -> y [T, d], cut at `FARTHEST`."""
         return np.asarray(np.clip((seen[:, columns] - self.centre) / self.spread, -FARTHEST, FARTHEST))
 
+    def paid(self, rewards: Float64) -> Float64:
+        """Rewards [T] -> x [T], without a unit."""
+        return np.asarray((rewards - self.reward_centre) / self.reward_spread)
+
+    @property
+    def state(self) -> tuple[Float64, Float64, Float64]:
+        """What the contribution of the moments gets: centre and spread of the columns, and three numbers."""
+        return self.centre, self.spread, np.array([self.rows, self.reward_centre, self.reward_spread])
+
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Each unit's mean of (z, 4 z^2), z its columns scaled to [-1, 1] by their public bounds, and how many rows it has.
+    """Each unit's mean of (z, 4 z^2, x, x^2), how many rows it has, and its presence.
+
+    z are its columns and x its rewards, scaled to [-1, 1] by their public bounds.
 
     Args:
         plan: columns, memory and problem.
@@ -152,18 +168,21 @@ class Look:
     spec: PublicSpec
 
     def __call__(self, rows: Arrays, state: object) -> Float64:
-        """Rows [U, L, ...] -> [U, 2 d + 1], of norm at most 1."""
+        """Rows [U, L, ...] -> [U, 2 d + 4], of norm at most 1."""
         visits = Visits.of(rows, self.plan.problem, self.plan.memory)
         middle, half = self._bounds()
         z = (visits.seen[:, self.plan.columns] - middle) / half
-        total = visits.sums(np.concatenate([z, SQUARES * z**2, np.ones((len(z), 1))], axis=1))
+        low, high = self._rewards()
+        x = ((visits.rewards - (low + high) / 2) / ((high - low) / 2))[:, None]
+        total = visits.sums(np.concatenate([z, SQUARES * z**2, x, x**2, np.ones((len(z), 1))], axis=1))
         count = total[:, -1:]
-        vector = np.concatenate([total[:, :-1] / np.maximum(count, 1), count / self.plan.problem.rows_per_unit], axis=1)
+        mean = total[:, :-1] / np.maximum(count, 1)
+        vector = np.concatenate([mean, count / self.plan.problem.rows_per_unit, np.ones((len(mean), 1))], axis=1)
         return _within(vector / self._clip)
 
     @property
     def _clip(self) -> float:
-        return math.sqrt(len(self.plan.columns))
+        return math.sqrt(len(self.plan.columns) + 2)
 
     def _bounds(self) -> tuple[Float64, Float64]:
         assert isinstance(self.spec.observation, Box)
@@ -172,15 +191,35 @@ class Look:
         )
         return (high + low) / 2, (high - low) / 2
 
+    def _rewards(self) -> tuple[float, float]:
+        return self.spec.reward.low[0], self.spec.reward.high[0]
+
     def read(self, mean: Float64) -> Scales:
-        """What a noisy mean [2 d + 1] of the vectors says (post-processing)."""
-        mean, d = mean * self._clip / FIT, len(self.plan.columns)
+        """What a noisy sum [2 d + 4] of the vectors, over the public population, says (post-processing).
+
+        Units that were cut to the norm weigh less in every number alike, so that the noisy presence divides them all.
+        """
+        total, d = mean * self.plan.population * self._clip / FIT, len(self.plan.columns)
+        noise = self.plan.noise_of(LOOK) * self._clip / FIT
+        units = unit_count(float(total[-1]), noise, self.plan.expected_units)
+        total = total / units
         middle, half = self._bounds()
-        centre = np.clip(mean[:d], -1, 1)
-        noise = self._clip / FIT / SQUARES / self.plan.snr * math.sqrt(self.plan.moments_share / self.plan.look_share)
-        spread = np.sqrt(np.clip(mean[d : 2 * d] / SQUARES - centre**2, min(1.0, LEAST_SPREAD**2 + noise), 1))
+        centre = np.clip(total[:d], -1, 1)
+        floor = min(1.0, LEAST_SPREAD**2 + noise / units / SQUARES)
+        spread = np.sqrt(np.clip(total[d : 2 * d] / SQUARES - centre**2, floor, 1))
+        low, high = self._rewards()
+        paid = float(np.clip(total[2 * d], -1, 1))
+        floor = min(1.0, LEAST_SPREAD**2 + noise / units)
+        paid_spread = math.sqrt(min(1.0, max(floor, float(total[2 * d + 1]) - paid**2)))
         most = self.plan.problem.rows_per_unit
-        return Scales(middle + half * centre, half * spread, float(np.clip(mean[-1] * most, 1, most)))
+        return Scales(
+            centre=middle + half * centre,
+            spread=half * spread,
+            rows=float(np.clip(total[-2] * most, 1, most)),
+            reward_centre=(low + high + (high - low) * paid) / 2,
+            reward_spread=(high - low) / 2 * paid_spread,
+            units=units,
+        )
 
 
 def phi(y: Float64, *, squares: bool = True) -> Float64:
@@ -200,22 +239,22 @@ class Moments:
 
     Args:
         products: sum phi phi^T, [A, n, n].
-        changes: sum phi (gamma psi' - psi)^T, [A, n, m]; m is 0 where the plan imitates.
-        rewards: sum phi r, [A, n]; [A, 0] where the plan imitates.
+        changes: sum phi (gamma psi' - psi)^T, [A, n, m]; m is 0 where the plan imitates or nothing follows.
+        rewards: sum phi x, [A, n]; [A, 0] where the plan imitates.
         noise: standard deviations of the noise in an entry of each of the three (off the diagonal of the first less).
-        units: N, the public population.
+        units: how many units the sums are over, as the noisy look says.
     """
 
     products: Float64
     changes: Float64
     rewards: Float64
     noise: tuple[float, float, float]
-    units: int
+    units: float
 
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Each unit's joint moments; the state is the scales as (centre, spread, rows).
+    """Each unit's joint moments; the state is that of the scales.
 
     Args:
         plan: columns, memory, problem, weights and clip.
@@ -227,26 +266,28 @@ class Joint:
 
     def __call__(self, rows: Arrays, state: tuple[Float64, Float64, Float64]) -> Float64:
         """Rows [U, L, ...] -> [U, A (n (n + 1) / 2 + n m + n)], or [U, A n (n + 1) / 2]; of norm at most 1."""
-        scales, plan = Scales(state[0], state[1], float(state[2])), self.plan
+        centre, spread, (each, paid, paid_spread) = state
+        scales, plan = Scales(centre, spread, float(each), float(paid), float(paid_spread), 0.0), self.plan
         visits = Visits.of(rows, plan.problem, plan.memory)
         y = scales.standard(visits.seen, plan.columns)
         features = phi(y, squares=self.squares)
         i, j = np.triu_indices(features.shape[1])
         blocks = [features[:, i] * features[:, j] * np.where(i == j, 1, math.sqrt(2))]
-        if not plan.imitates:
+        if plan.follows:
             places = [plan.columns.index(column) for column in plan.value_columns]
             after = scales.standard(visits.after, plan.columns)
             going = plan.problem.gamma * ~visits.terminations
             change = going[:, None] * psi(after[:, places]) - psi(y[:, places])
-            blocks += [
-                plan.change_weight * (features[:, :, None] * change[:, None, :]).reshape(len(features), -1),
-                plan.reward_weight / self.largest_reward * features * visits.rewards[:, None],
-            ]
+            blocks.append(plan.change_weight * (features[:, :, None] * change[:, None, :]).reshape(len(features), -1))
+        if not plan.imitates:
+            blocks.append(plan.reward_weight * features * scales.paid(visits.rewards)[:, None])
         actions = self.spec.action.size
         group = visits.unit * actions + visits.actions
         total = grouped(group, np.concatenate(blocks, axis=1), visits.units * actions)
         weight = visits.good(limits(plan.problem, self.spec))[:, None] ** plan.favour if plan.favour else 1.0
-        return _within(weight * total.reshape(visits.units, -1) / self.clip_norm(scales))
+        total = total.reshape(visits.units, -1)
+        total *= weight / self.clip_norm(scales)
+        return _within(total)
 
     @property
     def size(self) -> int:
@@ -258,42 +299,37 @@ class Joint:
         """Whether squares are among the features of the policy."""
         return self.plan.imitate != "linear"
 
-    @property
-    def largest_reward(self) -> float:
-        """The public bound of a reward's size."""
-        return max(abs(self.spec.reward.low[0]), abs(self.spec.reward.high[0]))
-
     def clip_norm(self, scales: Scales) -> float:
         """Largest norm of a unit's moments: public. A row's products have a norm of about n."""
         return self.plan.clip * scales.rows * self.size
 
-    def read(self, mean: Float64, scales: Scales, units: int) -> Moments:
-        """What a noisy mean of the vectors says (post-processing).
+    def read(self, mean: Float64, scales: Scales) -> Moments:
+        """What a noisy sum of the vectors, over the public population, says (post-processing).
 
         Args:
             mean: [A (n (n + 1) / 2 + n m + n)], or [A n (n + 1) / 2].
             scales: that the vectors were made with.
-            units: the population that the sum was divided by.
         """
         n, d = self.size, len(self.plan.value_columns)
-        actions, m = self.spec.action.size, 0 if self.plan.imitates else 1 + d + d * (d + 1) // 2
+        actions, m = self.spec.action.size, 1 + d + d * (d + 1) // 2 if self.plan.follows else 0
         clip = self.clip_norm(scales) / FIT
-        sums = (mean * units * clip).reshape(actions, -1)
+        sums = (mean * self.plan.population * clip).reshape(actions, -1)
         i, j = np.triu_indices(n)
         triangle, changes, rewards = np.split(sums, [len(i), len(i) + n * m], axis=1)
         products = np.zeros((actions, n, n))
         products[:, i, j] = products[:, j, i] = triangle / np.where(i == j, 1, math.sqrt(2))
-        weights = 1.0, self.plan.change_weight, self.plan.reward_weight / self.largest_reward
-        sigma = clip * units / self.plan.snr
+        sigma = clip * self.plan.noise_of(MOMENTS)
         return Moments(
             products=products,
-            changes=changes.reshape(actions, n, m) / weights[1],
-            rewards=rewards / weights[2],
-            noise=(sigma, sigma / weights[1], sigma / weights[2]),
-            units=units,
+            changes=changes.reshape(actions, n, m) / self.plan.change_weight,
+            rewards=rewards / self.plan.reward_weight,
+            noise=(sigma, sigma / self.plan.change_weight, sigma / self.plan.reward_weight),
+            units=scales.units,
         )
 
 
 def _within(vectors: Float64) -> Float64:
-    """Vectors [U, k] cut to norm 1, and a little shorter."""
-    return np.asarray(FIT * vectors / np.maximum(1, np.linalg.norm(vectors, axis=1, keepdims=True)))
+    """Vectors [U, k] cut to norm 1, and a little shorter; in place."""
+    norm = np.sqrt(np.einsum("uk,uk->u", vectors, vectors))
+    vectors *= (FIT / np.maximum(1, norm))[:, None]
+    return vectors

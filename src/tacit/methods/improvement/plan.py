@@ -1,13 +1,15 @@
 """The plan of an improvement: what is asked of the records, at which price, and what can come of it before anything is.
 
-Three noisy sums over all units, which together are one Gaussian at the plan's noise multiplier:
+The vault deals the units into two halves that share nobody. One teaches, and the other judges what was taught:
 
-1. look       8 %   noisy means and spreads of the columns, and how many rows a unit has
-2. moments   72 %   noisy sums of products of features, of changes of the value's features, and of rewards
-3. statement 20 %   what the doctors' decisions return, and what following the advice in some visits would add
+1. look       learning half,   8 %  noisy means and spreads of columns and rewards, rows of a unit, and the half's size
+2. moments    learning half,  92 %  noisy sums of products of features, of changes of the value's features, of rewards
+3. statement  judging half,  100 %  what the records' decisions return, and what following the advice would add
 
-Everything between them is computed from public numbers. How much the advice trusts the model is a public function of
-the noise (`kappa`): nothing is spent on choosing it.
+Each half spends all of the budget, since nobody is in both: the plan is one Gaussian at its noise multiplier. What is
+stated is stated by people who did not help to choose what it is about. Everything between the sums is computed from
+public numbers. How much the advice trusts the model is a public function of the noise (`kappa`): nothing is spent on
+choosing it.
 """
 
 from __future__ import annotations
@@ -30,11 +32,15 @@ from tacit.validation import check
 
 Imitation = Literal["none", "linear", "quadratic"]
 LOOK, MOMENTS, STATEMENT = "look", "moments", "statement"
+LEARNING: Literal[0] = 0
+JUDGING: Literal[1] = 1
+"""The halves of the units: of those that teach, and of those that judge."""
 MOST_KAPPA = 50.0
 SCORES = (0.55, 0.12, 0.1, 0.15, 0.08)
 """Of the squared norm of a unit's statement vector: gain, return, presence, squared gain, squared return."""
 FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
+DROPPED = "Where the learning half does not say that the advice gains, the clone is released, and draws its actions.\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +73,11 @@ class ImprovementPlan(PrivatePlan):
     level: float = 0.95
     """nominal coverage of the statement's bounds."""
     look_share: float = 0.08
-    """of the budget (1 / sigma^2), for the columns' means and spreads."""
-    statement_share: float = 0.2
-    """of the budget, for the statement; the moments get the rest."""
+    """of the learning half's budget (1 / sigma^2), for means and spreads; the moments get the rest."""
     change_weight: float = 3.0
     """of changes of the value's features beside products of features, under one clip."""
-    reward_weight: float = 12.0
-    """of rewards, likewise."""
+    reward_weight: float = 2.0
+    """of rewards, in their own standard deviations, likewise."""
     clip: float = 0.55
     """largest norm of a unit's moments, in multiples of its typical one."""
     pessimism: float = 0.25
@@ -100,8 +104,7 @@ class ImprovementPlan(PrivatePlan):
         check("advice", self.advice, 0 < self.advice < 1, "a share of the visits, such as 0.05")
         check("caution", self.caution, 0 <= self.caution < 1, "a probability below 1, such as 0.1")
         check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
-        shares = self.look_share > 0 and self.statement_share > 0 and self.look_share + self.statement_share < 1
-        check("look_share, statement_share", (self.look_share, self.statement_share), shares, "shares that leave some")
+        check("look_share", self.look_share, 0 < self.look_share < 1, "a share that leaves some for the moments")
         for name in ("change_weight", "reward_weight", "clip", "snr_scale"):
             check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "a finite number > 0")
         check("imitate", self.imitate, self.imitate in get_args(Imitation), "none, linear or quadratic")
@@ -110,9 +113,12 @@ class ImprovementPlan(PrivatePlan):
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """Every touch of records that the plan allows."""
-        shares = {LOOK: self.look_share, MOMENTS: self.moments_share, STATEMENT: self.statement_share}
         sigma = self.noise_multiplier
-        return tuple(self.problem.part(name, sigma and sigma / math.sqrt(share)) for name, share in shares.items())
+        return (
+            self.problem.part(LOOK, sigma and sigma / math.sqrt(self.look_share), fold=LEARNING),
+            self.problem.part(MOMENTS, sigma and sigma / math.sqrt(1 - self.look_share), fold=LEARNING),
+            self.problem.part(STATEMENT, sigma, fold=JUDGING),
+        )
 
     @property
     def imitates(self) -> bool:
@@ -120,26 +126,54 @@ class ImprovementPlan(PrivatePlan):
         return self.imitate != "none"
 
     @property
-    def moments_share(self) -> float:
-        """Of the budget, for the moments: what look and statement leave."""
-        return 1 - self.look_share - self.statement_share
+    def follows(self) -> bool:
+        """Whether something follows a decision within the problem, so that states have values to be planned with."""
+        return not self.imitates and self.problem.horizon > 1 and self.problem.gamma > 0
 
     @property
-    def snr(self) -> float:
-        """How many units there are for one noise multiplier of the moments: infinite without noise.
+    def population(self) -> int:
+        """The public population.
 
         Raises:
             PlanError: the plan is not calibrated.
         """
-        if self.unit is None or self.noise_multiplier is None:
-            raise PlanError(
-                "the plan is not calibrated",
-                where=f"{self.method} plan",
-                expected="a unit and a noise multiplier",
-                remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
-            )
-        sigma = self.noise_multiplier / math.sqrt(self.moments_share)
-        return self.unit.size / sigma if sigma else math.inf
+        if self.unit is None:
+            raise self._not_calibrated()
+        return self.unit.size
+
+    @property
+    def expected_units(self) -> float:
+        """How many units each half has, as the public expects: for point estimates alone, never for a bound."""
+        return self.population / 2
+
+    def noise_of(self, part: str) -> float:
+        """Standard deviation of the noise in each number of a part's sum.
+
+        Raises:
+            PlanError: the plan is not calibrated.
+        """
+        sigma = next(one.noise_multiplier for one in self.parts() if one.name == part)
+        if sigma is None:
+            raise self._not_calibrated()
+        return sigma
+
+    def _not_calibrated(self) -> PlanError:
+        return PlanError(
+            "the plan is not calibrated",
+            where=f"{self.method} plan",
+            expected="a unit and a noise multiplier",
+            remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
+        )
+
+    @property
+    def snr(self) -> float:
+        """How many units teach for one noise multiplier of the moments: infinite without noise.
+
+        Raises:
+            PlanError: the plan is not calibrated.
+        """
+        sigma = self.noise_of(MOMENTS)
+        return self.expected_units / sigma if sigma else math.inf
 
     @property
     def kappa(self) -> float:
@@ -149,8 +183,7 @@ class ImprovementPlan(PrivatePlan):
     @property
     def half_width(self) -> float:
         """What the noise alone takes from the gain's lower bound, in multiples of the range of returns."""
-        sigma = self.snr and math.sqrt(self.moments_share / self.statement_share / SCORES[0]) / self.snr
-        return float(norm.ppf(self.level)) * sigma
+        return float(norm.ppf(self.level)) * self.noise_of(STATEMENT) / math.sqrt(SCORES[0]) / self.expected_units
 
     def __str__(self) -> str:
         """The promise in plain words, and what can come of it."""
@@ -161,7 +194,8 @@ class ImprovementPlan(PrivatePlan):
         return (
             f"{super().__str__()}\n"
             f"Signal-to-noise ratio {self.snr:,.0f}: the advice trusts the model with kappa {self.kappa:.3g}"
-            f"{' (it is the private clone of the logged decisions)' if not self.kappa else ''}.\n"
+            f"{' (it is the most likely action of the private clone)' if not self.kappa else ''}.\n"
+            f"{'' if self.imitates else DROPPED}"
             f"Expected half-width of the gain: {self.half_width:.3g} of the range of returns{width}, from noise alone; "
             "sampling adds to it."
         )
@@ -170,8 +204,9 @@ class ImprovementPlan(PrivatePlan):
         """The words of the certificate."""
         return Label(
             covered=(
-                "three noisy sums over all units: means and spreads of columns, products of features with changes and "
-                "rewards, and clipped weighted returns",
+                "two noisy sums over one half of the units, which teaches: means and spreads of columns and rewards, "
+                "and products of features with changes and rewards",
+                "one noisy sum over the other half, which judges: clipped weighted returns",
                 "everything computed from them: the policy, the clone, the statement and the report",
             ),
             not_covered=(
@@ -188,9 +223,19 @@ class ImprovementPlan(PrivatePlan):
                 *circumstances,
                 "the logged propensities are the true probabilities of the logged actions (for the statement, not for "
                 "the promise of privacy)",
+                *self._courses(),
                 "the value of the policy when it decides every visit is not proven: the statement is about following "
                 f"it in up to {100 * self.advice:.3g} % of the visits",
             ),
+        )
+
+    def _courses(self) -> tuple[str, ...]:
+        """What the statement takes for granted of units with several courses."""
+        if self.problem.episodes_per_unit == 1:
+            return ()
+        return (
+            "how many courses a unit has, and how its later ones begin, does not depend on what was decided in its "
+            "earlier ones (for the statement, which weighs each course by its own decisions alone)",
         )
 
     def require(self, spec: PublicSpec) -> None:

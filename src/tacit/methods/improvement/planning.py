@@ -4,10 +4,15 @@
    rows with action a and W the covariance within them, both from the noisy products. A plan that imitates has a
    regression of 1[a] on its features under known noise instead, and stops here.
 2. Points. Public points y, weighted so that their means are the noisy ones (maximum entropy with a ridge of the noise).
-3. Regression. Q(s, a) = psi(s) . v + phi(s) . theta_a, where theta_a regresses r + gamma psi(s') . v - psi(s) . v on
-   phi. The noise of the sums is known, so theta_a moves from 0 by a Kalman gain, and has a covariance.
+3. Regression. Q(s, a) = psi(s) . v + phi(s) . theta_a, where theta_a regresses x + gamma psi(s') . v - psi(s) . v on
+   phi. The noise of the sums is known, so theta_a moves from 0 by a Kalman gain, and has a covariance. x are rewards
+   in their own standard deviations around their mean: the variance of a row is about 1 in any unit of reward.
 4. Values. v <- the least-squares fit of max_a (Q - pessimism sd) over the points, again and again.
 5. Advice. The best of log p(a|s) + kappa (Q - sd), Q - sd as the weighted points' linear function of phi.
+6. Judgement. The model's own estimate of what the advice adds at a visit, the mean over the points of
+   Q(s, advice) - sum_a p(a|s) Q(s, a), less one standard deviation of it. Where that is not above 0, nothing says that
+   the advice is better than the records' own decisions: it is dropped, and the clone is the policy, which draws its
+   actions as the records do. (The most frequent action of all can be the worst one.)
 
 Both policies are linear in `agents.features.Quadratic` of the memories: they are played, saved, exported and evaluated
 as every other policy is.
@@ -29,6 +34,7 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
 from tacit.methods.improvement.moments import FARTHEST, Moments, Scales, phi, psi
 from tacit.methods.improvement.plan import ImprovementPlan
+from tacit.methods.off_policy_evaluation.scores import limits
 
 Float64 = NDArray[np.float64]
 POINTS, WIDTH = 2_000, 1.1
@@ -42,7 +48,9 @@ WITHIN = 2.0
 SHRINKAGE = 2.0
 """Standard deviations of the noise by which an action's count is raised before its mean is taken."""
 CONSTANT, SLOPE = 4.0, 1.0
-"""Prior variance of the constant of theta_a, and of its other entries."""
+"""Prior variance of the constant of theta_a, and of its other entries, in variances of a reward."""
+DOUBT = 1.0
+"""Standard deviations by which the model's own estimate of the advice has to be above that of the records."""
 INDICATOR = 0.1
 """Prior variance of the coefficients of an action's indicator, whose own variance is at most 1 / 4."""
 
@@ -53,25 +61,30 @@ class Advised:
 
     Args:
         policy: what both sets of parameters are of.
-        advice, clone: parameters [1, P] of the advice and of the clone.
+        advice, clone: parameters [1, P] of the advice and of the clone; equal where the advice is dropped.
         changes: share of the weighted points where the clone would take a and the advice b, [A, A]; they sum to 1.
+        sampled: whether the policy is the clone and draws its actions, since the model's own estimate of the advice is
+            not above that of the records' decisions. A plan that imitates has no estimate, and takes the best action.
     """
 
     policy: Policy
     advice: NDArray[np.float32]
     clone: NDArray[np.float32]
     changes: Float64
+    sampled: bool
 
 
 def advise(moments: Moments, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> Advised:
     """The advice and the clone of the noisy moments."""
     y, weight = points(moments, len(plan.columns))
     likely = (regressed if plan.imitates else clone)(moments, len(plan.columns))
-    scores = likely
-    if plan.kappa:
-        better = advantages(moments, y, weight, [plan.columns.index(column) for column in plan.value_columns], plan)
-        scores = likely + plan.kappa * better
-    actions, features = likely.shape[1], phi(y)
+    scores, sampled, features = likely, False, phi(y)
+    if not plan.imitates:
+        model = Model.of(moments, y, weight, Standard.of(scales, plan, spec), plan)
+        candidate = likely + plan.kappa * model.advantages(y, weight)
+        sampled = model.gain(y, weight, features @ candidate, _softmax(features @ likely)) <= 0
+        scores = likely if sampled else candidate
+    actions = likely.shape[1]
     changes = np.zeros((actions, actions))
     np.add.at(changes, ((features @ likely).argmax(1), (features @ scores).argmax(1)), weight)
     low, high = _bounds(scales, plan, spec)
@@ -79,7 +92,7 @@ def advise(moments: Moments, scales: Scales, plan: ImprovementPlan, spec: Public
     policy = Policy(inputs, Mlp((inputs.size, actions), gain=0.0), Categorical(actions))
     dimensions = len(low)
     written = [_parameters(weights, plan.columns, dimensions) for weights in (scores, likely)]
-    return Advised(policy, written[0], written[1], changes)
+    return Advised(policy, written[0], written[1], changes, sampled)
 
 
 def clone(moments: Moments, columns: int) -> Float64:
@@ -134,35 +147,94 @@ def points(moments: Moments, columns: int) -> tuple[Float64, Float64]:
     return y, _softmax(statistics @ slopes)
 
 
-def advantages(moments: Moments, y: Float64, weight: Float64, value: list[int], plan: ImprovementPlan) -> Float64:
-    """How much better each action is than the mean of all, less a standard deviation, as weights of phi, [n, A].
+@dataclass(frozen=True)
+class Standard:
+    """The problem in rewards x, which have mean 0 and variance 1 in the records.
 
     Args:
-        moments: noisy sums.
-        y, weight: public points [K, d] and their weights [K].
-        value: columns of y that the value depends on.
-        plan: pessimism and range of returns.
+        offset: what x is short of at each visit: the mean reward in standard deviations. Where every course has as many
+            visits, whatever is decided, it moves all values alike and is 0 here; where a course can end early, what
+            another visit pays is part of what a decision is worth.
+        low, high: the public range of returns in this unit.
     """
-    features, values = phi(y), psi(y[:, value])
-    of_products, of_changes, of_rewards = moments.noise
-    prior = np.diag([CONSTANT, *[SLOPE] * (features.shape[1] - 1)])
-    regressions = [_Regression(product, of_products, prior) for product in _positive(moments.products, of_products)]
-    root = np.sqrt(weight)[:, None]
-    project = np.linalg.pinv(root * values, rcond=1e-6) * root.T
-    low, high = plan.problem.return_range or (-math.inf, math.inf)
-    v, q, deviation = np.zeros(values.shape[1]), np.zeros((len(y), 1)), np.zeros((len(y), 1))
-    for _ in range(SWEEPS):
-        theta = np.empty((features.shape[1], len(regressions)))
-        deviation = np.empty((len(y), len(regressions)))
-        for a, regression in enumerate(regressions):
-            total = moments.changes[a] @ v + moments.rewards[a]
-            theta[:, a], spread = regression(total, of_rewards**2 + of_changes**2 * float(v @ v))
-            deviation[:, a] = np.sqrt(np.maximum(np.einsum("kn,nm,km->k", features, spread, features), 0))
-        q = features @ theta + (values @ v)[:, None]
-        v = project @ np.clip((q - plan.pessimism * deviation).max(axis=1), low, high)
-    cautious = q - deviation
-    cautious -= cautious.mean(axis=1, keepdims=True)
-    return np.asarray(np.linalg.pinv(root * features, rcond=1e-6) @ (root * cautious))
+
+    offset: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, scales: Scales, plan: ImprovementPlan, spec: PublicSpec) -> Standard:
+        """By the scales of the look and what the public knows of courses."""
+        early = spec.terminals and plan.follows
+        low, high = limits(plan.problem, spec)
+        taken = 0.0 if early else scales.reward_centre * plan.problem.discounted_length
+        low, high = ((end - taken) / scales.reward_spread for end in (low, high))
+        return cls(scales.reward_centre / scales.reward_spread if early else 0.0, low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Action values at the public points, and how sure they are.
+
+    Args:
+        theta: [n, A]; what states are worth alike for every action is not in it.
+        covariances: of each action's theta, [A, n, n].
+    """
+
+    theta: Float64
+    covariances: Float64
+
+    @classmethod
+    def of(cls, moments: Moments, y: Float64, weight: Float64, standard: Standard, plan: ImprovementPlan) -> Model:
+        """By regression under known noise and value iteration.
+
+        Args:
+            moments: noisy sums.
+            y, weight: public points [K, d] and their weights [K].
+            standard: offset and range of returns.
+            plan: pessimism, and columns that the value depends on.
+        """
+        features, values = phi(y), psi(y[:, [plan.columns.index(column) for column in plan.value_columns]])
+        of_products, of_changes, of_rewards = moments.noise
+        prior = np.diag([CONSTANT, *[SLOPE] * (features.shape[1] - 1)])
+        regressions = [_Regression(product, of_products, prior) for product in _positive(moments.products, of_products)]
+        root = np.sqrt(weight)[:, None]
+        project = np.linalg.pinv(root * values, rcond=1e-6) * root.T
+        v, theta, spreads = np.zeros(values.shape[1]), np.empty(0), np.empty(0)
+        for _ in range(SWEEPS if plan.follows else 1):
+            later = moments.changes @ v if plan.follows else np.zeros_like(moments.rewards)
+            size = of_rewards**2 + of_changes**2 * float(v @ v)
+            found = [
+                regression(total, size) for regression, total in zip(regressions, moments.rewards + later, strict=True)
+            ]
+            theta, spreads = np.stack([mean for mean, _ in found], axis=1), np.stack([spread for _, spread in found])
+            q = features @ theta + (standard.offset + values @ v)[:, None]
+            best = (q - plan.pessimism * _deviation(features, spreads)).max(axis=1)
+            v = project @ np.clip(best, standard.low, standard.high)
+        return cls(theta, spreads)
+
+    def advantages(self, y: Float64, weight: Float64) -> Float64:
+        """How much better each action is than the mean of all, less a standard deviation, as weights of phi, [n, A]."""
+        features, root = phi(y), np.sqrt(weight)[:, None]
+        cautious = features @ self.theta - _deviation(features, self.covariances)
+        cautious -= cautious.mean(axis=1, keepdims=True)
+        return np.asarray(np.linalg.pinv(root * features, rcond=1e-6) @ (root * cautious))
+
+    def gain(self, y: Float64, weight: Float64, scores: Float64, likely: Float64) -> float:
+        """What the best action of scores [K, A] adds at a visit to actions of the probabilities likely [K, A].
+
+        In standard deviations of a reward, less `DOUBT` standard deviations of the estimate itself.
+        """
+        features = phi(y)
+        moved = np.eye(scores.shape[1])[scores.argmax(axis=1)] - likely
+        by_action = (features * weight[:, None]).T @ moved
+        variance = np.einsum("na,anm,ma->", by_action, self.covariances, by_action)
+        return float((by_action * self.theta).sum() - DOUBT * math.sqrt(max(variance, 0.0)))
+
+
+def _deviation(features: Float64, covariances: Float64) -> Float64:
+    """Standard deviations [K, A] of features [K, n] . theta_a."""
+    return np.asarray(np.sqrt(np.maximum(np.einsum("akn,kn->ka", features @ covariances, features), 0)))
 
 
 class _Regression:
@@ -214,5 +286,5 @@ def _parameters(weights: Float64, columns: tuple[int, ...], dimensions: int) -> 
 
 
 def _softmax(logits: Float64) -> Float64:
-    odds = np.exp(logits - logits.max())
-    return np.asarray(odds / odds.sum())
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=-1, keepdims=True))

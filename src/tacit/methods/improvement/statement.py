@@ -2,20 +2,24 @@
 
 The policy of the statement follows the records' own decision, and in a share eta_t of the visits the advice: in a share
 eta, or less where the clone gives the advised action a small probability mu, eta_t = eta min(1, mu / caution). With p
-the logged propensity, a course then has the weight
+the logged propensity and q the advice's probability of the logged action, a course then has the weight
 
-    W = prod_t ((1 - eta_t) + eta_t 1[a_t = advice(s_t)] / p_t) >= 0,    E[W Y] = its value, for returns Y
+    W = prod_t ((1 - eta_t) + eta_t q(a_t|s_t) / p_t) >= 0,    E[W Y] = its value, for returns Y
 
-Let l <= Y <= h be the public range of returns (what lies outside is moved onto it). A unit's score is the mean over its
-courses of (W - 1) (Y - l), whose expectation is the gain, because E[W] = 1. It is at least -(h - l), since W >= 0 and
-Y >= l: so a clip at the size h - l touches only scores above it, and can only lower their mean. A lower bound on the
-mean of clipped scores is a lower bound on the gain, whatever the propensities are. Caution keeps weights small, so that
-the clip takes less. Proof page: `proofs/improvement.md`.
+Where the advice takes its best action, q is 0 or 1; where the clone is released instead, q is the clone's probability
+and eta_t is eta. Let l <= Y <= h be the public range of returns (what lies outside is moved onto it). A unit's score is
+the mean over its courses of (W - 1) (Y - l), whose expectation is the gain, because E[W] = 1. It is at least -(h - l),
+since W >= 0 and Y >= l: so a clip at the size h - l touches only scores above it, and can only lower their mean. A
+lower bound on the mean of clipped scores is a lower bound on the gain, whatever the propensities are. Caution keeps
+weights small, so that the clip takes less.
+
+The sums are over the judging half of the units, of whom the advice knows nothing: the bound holds for the advice that
+was released, and not only for one that was fixed before. How many there are is random, and its noisy count is among the
+sums; bounds rest on the public population alone, which no half exceeds. Proof page: `proofs/improvement.md`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -24,20 +28,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import rowwise
-from tacit.agents.policies import Float32, Policy
 from tacit.agents.policy_files import FeedForward
 from tacit.data.memory import Memory
 from tacit.data.spec import PublicSpec
 from tacit.methods.improvement.moments import Visits
-from tacit.methods.improvement.plan import FIT, SCORES, ImprovementPlan
-from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds
+from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT, ImprovementPlan
+from tacit.methods.improvement.planning import Advised
+from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
 from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.methods.off_policy_evaluation.problem import Interval, Problem
 from tacit.methods.off_policy_evaluation.scores import limits
 from tacit.serialization import Json
 
 Float64 = NDArray[np.float64]
-Verdict = Literal["proven", "not shown", "too few people"]
+Verdict = Literal["proven", "not shown", "too few people", "clone"]
 COUNTED = "the sampling of units and the noise are both counted, in a normal approximation with room for skewness"
 """What an interval says."""
 LARGEST_LOG = 50.0
@@ -48,7 +52,12 @@ WORDS: Mapping[Verdict, str] = {
     "proven": "Following the advice in up to {share} of the visits gains at least {low}, at {level} confidence.",
     "not shown": "The records do not show at {level} confidence that advice in up to {share} of the visits gains.",
     "too few people": "There are too few people: the noise hides what advice in up to {share} of the visits can gain.",
+    "clone": (
+        "No advice is released: by the learning half's own private estimate none is above the records' own decisions. "
+        "The policy is the clone of these, which draws its actions as they do."
+    ),
 }
+OPEN = "The value of the policy when it decides every visit is not proven."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +71,7 @@ class Statement(Json):
         gain: the noisy mean of clipped scores, which the clip can only have lowered.
         gain_interval: a lower bound on the gain; its upper end is the public range's.
         verdict: in a word.
+        sums: the noisy sums that all of this is computed from (`stated`).
     """
 
     advice: float
@@ -70,6 +80,7 @@ class Statement(Json):
     gain: float
     gain_interval: Interval
     verdict: Verdict
+    sums: tuple[float, ...]
 
     def __str__(self) -> str:
         """In words, with what is not proven."""
@@ -78,7 +89,7 @@ class Statement(Json):
             low=f"{self.gain_interval.low:.3g}",
             level=f"{100 * self.gain_interval.level:.3g} %",
         )
-        return f"{said} The value of the policy when it decides every visit is not proven."
+        return said if self.verdict == "clone" else f"{said} {OPEN}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +99,7 @@ class Scores:
     Args:
         problem: discount, horizon, episodes, range of returns.
         memory: what the policy acts on.
-        policy: the advice: its most probable action.
+        policy: the advice, or the clone in its place.
         advice: eta.
         limits: the public range of returns.
         clone: of the records' decisions; None for the same share everywhere.
@@ -104,18 +115,21 @@ class Scores:
     caution: float = 0.0
 
     @classmethod
-    def of(cls, plan: ImprovementPlan, policy: Policy, spec: PublicSpec, theta: Float32, clone: Float32) -> Scores:
+    def of(cls, plan: ImprovementPlan, spec: PublicSpec, advised: Advised) -> Scores:
         """For a plan's own share, caution and range.
 
         Args:
             plan: calibrated or not.
-            policy: what the parameters are of.
             spec: public bounds of the records.
-            theta, clone: parameters of the advice and of the clone, [1, P].
+            advised: what planning gave.
         """
-        best = Network.of(FeedForward.of(policy, theta, greedy=True))
-        usual = Network.of(FeedForward.of(policy, clone, greedy=False)) if plan.caution else None
-        return cls(plan.problem, plan.memory, best, plan.advice, limits(plan.problem, spec), usual, plan.caution)
+        usual = Network.of(FeedForward.of(advised.policy, advised.clone, greedy=False))
+        reach = limits(plan.problem, spec)
+        if advised.sampled:  # the clone's own actions are never rare under the clone
+            return cls(plan.problem, plan.memory, usual, plan.advice, reach)
+        best = Network.of(FeedForward.of(advised.policy, advised.advice, greedy=True))
+        cautious = usual if plan.caution else None
+        return cls(plan.problem, plan.memory, best, plan.advice, reach, cautious, plan.caution)
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: object) -> Float64:
         """Rows [U, L, ...] -> [U, 5]."""
@@ -131,13 +145,14 @@ class Scores:
     def scores(self, visits: Visits) -> tuple[Float64, Float64]:
         """(W - 1) (Y - l) and Y of each course, [C] each; the clip follows when a unit's mean is taken."""
         courses = len(visits.owner)
-        followed, share = np.zeros(0, bool), np.zeros(0)
+        followed, share = np.zeros(0), np.zeros(0)
         if courses:
             seen = visits.seen.astype(np.float32)
-            chosen = rowwise.best(self.policy.probabilities(seen))
-            followed, share = chosen == visits.actions, np.full(len(chosen), self.advice)
+            chances = self.policy.probabilities(seen)
+            every = np.arange(len(chances))
+            followed, share = chances[every, visits.actions], np.full(len(chances), self.advice)
             if self.clone is not None:
-                usual = self.clone.probabilities(seen)[np.arange(len(chosen)), chosen]
+                usual = self.clone.probabilities(seen)[every, rowwise.best(chances)]
                 share *= np.minimum(1, usual / self.caution)
         ratio = 1 - share + share * followed / np.maximum(visits.propensities, 1e-30)
         weight = np.exp(np.minimum(np.bincount(visits.course, np.log(ratio), courses), LARGEST_LOG))
@@ -145,44 +160,52 @@ class Scores:
         return np.asarray((weight - 1) * (paid - self.limits[0])), paid
 
     def read(self, mean: Float64, plan: ImprovementPlan) -> Statement:
-        """What the noisy mean [5] of the vectors says (post-processing)."""
-        assert plan.unit is not None
-        units, (low, high) = plan.unit.size, self.limits
-        weights = FIT * np.sqrt(SCORES)
-        noise = units / plan.snr * math.sqrt(plan.moments_share / plan.statement_share) / weights
-        total = mean * units / weights
+        """What a noisy sum [5] of the vectors, over the public population, says (post-processing)."""
+        return stated(tuple(mean.tolist()), plan, self.limits, sampled=not self.policy.greedy)
 
-        def sums(which: int) -> NoisySums:
-            return NoisySums(
-                total=float(total[which]),
-                count=float(total[2]),
-                squares=float(total[which + 3]),
-                noise=(float(noise[which]), float(noise[2]), float(noise[which + 3])),
-                population=units,
-                floor=-1.0,
-            )
 
-        gained, returned = sums(0), sums(1)
-        least = (high - low) * bounds(gained, level=plan.level, sides="lower")[0]
-        ends = [(low + high + (high - low) * end) / 2 for end in bounds(returned, level=plan.level, sides="both")]
-        hidden = plan.half_width > HIDDEN * self.advice
-        return Statement(
-            advice=self.advice,
-            returns=(low + high + (high - low) * returned.mean) / 2,
-            returns_interval=Interval(
-                low=ends[0],
-                high=ends[1],
-                level=plan.level,
-                kind="two_sided",
-                words=COUNTED,
-            ),
-            gain=(high - low) * gained.mean,
-            gain_interval=Interval(
-                low=least,
-                high=high - low,
-                level=plan.level,
-                kind="lower",
-                words=f"a lower bound that the clip can only lower; {COUNTED}",
-            ),
-            verdict="proven" if least > 0 else "too few people" if hidden else "not shown",
+def stated(sums: tuple[float, ...], plan: ImprovementPlan, limits: tuple[float, float], *, sampled: bool) -> Statement:
+    """What a release's noisy sums say.
+
+    Args:
+        sums: of the five numbers of `Scores`, over the public population.
+        plan: calibrated.
+        limits: the public range of returns.
+        sampled: whether the policy is the clone, which draws its actions.
+    """
+    units, (low, high) = plan.population, limits
+    weights = FIT * np.sqrt(SCORES)
+    noise = plan.noise_of(STATEMENT) / weights
+    total = np.array(sums) * units / weights
+    present = unit_count(float(total[2]), float(noise[2]), plan.expected_units)
+
+    def of(which: int) -> NoisySums:
+        return NoisySums(
+            total=float(total[which]),
+            count=float(total[2]),
+            squares=float(total[which + 3]),
+            noise=(float(noise[which]), float(noise[2]), float(noise[which + 3])),
+            population=units,
+            floor=-1.0,
         )
+
+    least = (high - low) * bounds(of(0), level=plan.level, sides="lower")[0]
+    ends = [(low + high + (high - low) * end) / 2 for end in bounds(of(1), level=plan.level, sides="both")]
+    gain, returns = (float(np.clip(total[which] / present, -1, 1)) for which in (0, 1))
+    hidden = plan.half_width > HIDDEN * plan.advice
+    verdict: Verdict = "proven" if least > 0 else "too few people" if hidden else "not shown"
+    return Statement(
+        advice=plan.advice,
+        returns=(low + high + (high - low) * returns) / 2,
+        returns_interval=Interval(low=ends[0], high=ends[1], level=plan.level, kind="two_sided", words=COUNTED),
+        gain=(high - low) * gain,
+        gain_interval=Interval(
+            low=least,
+            high=high - low,
+            level=plan.level,
+            kind="lower",
+            words=f"a lower bound that the clip can only lower; {COUNTED}",
+        ),
+        verdict="clone" if sampled else verdict,
+        sums=sums,
+    )

@@ -60,7 +60,7 @@ class NoisySums:
         return min(1.0, max(self.floor, self.total / unit_count(self.count, self.noise[1], self.population)))
 
 
-def unit_count(count: float, noise: float, population: int) -> float:
+def unit_count(count: float, noise: float, population: float) -> float:
     """How many units there are, for point estimates: the population, unless the noisy count is clearly below it.
 
     A count that is lost in its own noise is raised to that noise, which draws estimates towards 0.

@@ -71,11 +71,19 @@ class Problem:
         return float(self.horizon) if self.gamma == 1 else (1 - self.gamma**self.horizon) / (1 - self.gamma)
 
     def range(self, spec: PublicSpec) -> tuple[float, float]:
-        """The public range of values: `return_range`, or what the reward's bounds allow, 0 included."""
+        """The public range of values: `return_range`, or what the payments allow."""
         if self.return_range is not None:
             return self.return_range
-        length = self.discounted_length
-        return min(0.0, spec.reward.low[0] * length), max(0.0, spec.reward.high[0] * length)
+        low, high = self.payments(spec)
+        return low * self.discounted_length, high * self.discounted_length
+
+    def payments(self, spec: PublicSpec) -> tuple[float, float]:
+        """The least and the most that a step can pay: the reward's bounds, and 0, what steps pay after an early end.
+
+        An episode of one step cannot end before it, so that 0 is in no way special there.
+        """
+        low, high = spec.reward.low[0], spec.reward.high[0]
+        return (low, high) if self.horizon == 1 else (min(0.0, low), max(0.0, high))
 
     def part(
         self, name: str, noise_multiplier: float | None, *, steps: int = 1, fold: Literal[0, 1] | None = None

@@ -108,7 +108,8 @@ class ScoreVector:
         if isinstance(self.policy, Behaviour):
             return ((low + high) / 2,), ((high - low) / 2,)
         length = self.problem.discounted_length
-        offsets = extremes(self.spec)[0] * length, extremes(self.spec)[1] * length
+        least, most = self.problem.payments(self.spec)
+        offsets = least * length, most * length
         largest = np.array([high - offsets[0], offsets[1] - low])
         smallest = np.array([low - offsets[0], offsets[1] - high])  # >= 0, as the limits lie between the offsets
         ends = np.array([[1.0, smallest[1] / largest[1]], [smallest[0] / largest[0], 1.0]])
@@ -304,18 +305,13 @@ def read(noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, popula
     )
 
 
-def extremes(spec: PublicSpec) -> tuple[float, float]:
-    """(c_low, c_high): the reward's public bounds with 0, the reward of every step after a termination."""
-    return min(0.0, spec.reward.low[0]), max(0.0, spec.reward.high[0])
-
-
 def limits(problem: Problem, spec: PublicSpec) -> tuple[float, float]:
     """The public range of returns: the problem's, as far as the reward's bounds allow.
 
     Raises:
         PlanError: no return within the reward's bounds is in the problem's range.
     """
-    length, (least, most) = problem.discounted_length, extremes(spec)
+    length, (least, most) = problem.discounted_length, problem.payments(spec)
     low, high = max(problem.range(spec)[0], least * length), min(problem.range(spec)[1], most * length)
     check("return_range", problem.return_range, low < high, f"a range that meets [{least * length}, {most * length}]")
     return low, high
@@ -344,7 +340,7 @@ def nonnegative(log: Logged, problem: Problem, spec: PublicSpec) -> tuple[np.nda
     after = discounted[units, ends] * _rest(log.step[units, ends], problem)
     total = discounted.sum(axis=1) + np.bincount(units, after, minlength=len(discounted))
     rewards = np.einsum("ul,ul->u", discounted, log.rewards)
-    least, most = extremes(spec)
+    least, most = problem.payments(spec)
     low, high = rewards - least * total, most * total - rewards
     return np.maximum(low, 0) / log.episodes, np.maximum(high, 0) / log.episodes
 

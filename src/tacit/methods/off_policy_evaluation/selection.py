@@ -15,7 +15,7 @@ from tacit.methods.off_policy_evaluation.algorithm import label, propensities
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.scores import extremes, limits, nonnegative
+from tacit.methods.off_policy_evaluation.scores import limits, nonnegative
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, digest, resolve, resolve_behaviour, words
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
@@ -93,7 +93,9 @@ class CandidateScores:
 
     def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Rows [U, L, ...] -> "scores" [U, K], >= 0."""
-        largest = limits(self.problem, self.spec)[1] - extremes(self.spec)[0] * self.problem.discounted_length
+        largest = (
+            limits(self.problem, self.spec)[1] - self.problem.payments(self.spec)[0] * self.problem.discounted_length
+        )
         scores = [
             nonnegative(logged(rows, self.problem, policy, self.behaviour), self.problem, self.spec)[0]
             for policy in self.policies
