@@ -10,7 +10,7 @@ import torch
 from experiments.improvement_generators import LARGEST_REWARD, Ensemble, EnsemblePlan, Prediction, imagined
 from experiments.improvement_worlds import OtherClinic, of_clinic, other_clinic, world
 
-from experiments import improvement, improvement_peers
+from experiments import improvement, improvement_logs, improvement_null, improvement_peers
 from tacit.envs import clinic, clinic_model
 
 TABLE = improvement_peers.TabularPlan(problem=of_clinic().problem)
@@ -53,13 +53,16 @@ def test_people_of_another_clinic_have_one_course_each() -> None:
 def test_a_table_names_what_is_missing(tmp_path: Path) -> None:
     results = improvement.store(tmp_path / "none.json")
     assert "not run" in improvement.scores(results)
-    assert improvement.statements(results).count("not run") == 9
+    assert improvement.statements(results).count("not run") == 15
+    assert improvement.units(results) == "not run"
+    assert improvement_null.table(improvement_null.store(tmp_path / "nothing.json")) == "not run"
     assert "not run" in improvement_peers.table(improvement_peers.store(tmp_path / "neither.json"))
 
 
 def test_every_row_of_a_setting_has_a_world() -> None:
     names = {key.split("/")[1] if key.startswith("coverage") else key.split("/")[0] for key in improvement.rows()}
-    assert names == {"clinic", "clinic-narrow", "other-5", "cart_pole", "clinic-now", "clinic-mean", "hiv"}
+    clinics = {"clinic", "clinic-narrow", "other-5", "clinic-now", "clinic-mean"}
+    assert names == {*clinics, "clicks", "clicks-10", "clicks-100", "stock", "cart_pole", "hiv"}
     assert world("clinic-narrow").problem.return_range == (-5.0, 3.0)
 
 
@@ -107,3 +110,34 @@ def test_value_iteration_on_counts_without_noise_finds_the_action_that_pays() ->
     paid[:, 4] = 2e6
     noisy = np.concatenate([moves.ravel(), paid.ravel()])
     assert (improvement_peers.planned(TABLE, noisy, 0.0) == 4).all()
+
+
+def test_click_rates_are_exact() -> None:
+    seen, weight = improvement_logs.contexts()
+    assert weight.sum() == pytest.approx(1.0)
+    logged = np.tile(improvement_logs.SHOWN, (len(weight), 1))
+    by_hand = 0.6 * (0.025 + 0.03 + 0.008) + 0.4 * (0.025 + 0.009 + 0.018) + 0.02 * 5 / 24
+    assert improvement_logs.rate_of(logged) == pytest.approx(by_hand)
+    best = np.eye(3)[np.where(seen[:, 0] == 0, 1, 2)]
+    assert improvement_logs.rate_of(best) == pytest.approx(0.6 * 0.1 + 0.4 * 0.09 + 0.02 * 5 / 24)
+    assert round(improvement_logs.rate_of(logged), 7) == improvement_logs.LOGGED_RATE
+    assert round(improvement_logs.rate_of(best), 7) == improvement_logs.BEST_RATE
+
+
+def test_a_shop_s_reference_is_what_its_simulator_pays() -> None:
+    columns = improvement_logs.collect(
+        improvement_logs.Shop(), lambda seen: np.full((len(seen), 4), 0.25), 4_000, seed=1, horizon=20
+    )
+    paid = np.bincount(columns["unit_ids"], columns["rewards"])
+    low, high = improvement_logs.stock_reference()
+    assert abs(paid.mean() - low) < 5 * paid.std() / 4_000**0.5
+    assert high > low + 400
+    assert improvement_logs.stock_normalised(np.array([low, high])).tolist() == [0.0, 100.0]
+
+
+def test_the_null_world_has_no_gain() -> None:
+    columns = improvement_null.columns(4_000, 0)
+    paid, actions = columns["rewards"][1::2], columns["actions"][1::2]
+    means = np.array([paid[actions == a].mean() for a in range(4)])
+    assert np.abs(means - 0.5).max() < 5 * 0.5 / 1_000**0.5
+    assert not columns["rewards"][::2].any()
