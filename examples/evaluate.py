@@ -33,10 +33,10 @@ unit = tacit.Unit("person", relation="add_or_remove", population=people)
 problem = ope.Problem(gamma=chain.GAMMA, horizon=chain.HORIZON, return_range=(0.0, 1.0))
 features = ope.OneHot(chain.STATES - 1)  # the last state ends the episode
 on, off = (ope.ResidualRegression(problem=problem, features=features, on_policy=here) for here in (True, False))
-questions = {
-    "residual, on-policy": (on, ope.Behaviour()),
+questions = {  # another policy first: after an answer it could have been chosen by that, and gets a wider interval
     "residual, off-policy": (off, ope.Uniform(chain.ACTIONS)),
     "importance sampling": (ope.ImportanceSampling(problem=problem), ope.Uniform(chain.ACTIONS)),
+    "residual, on-policy": (on, ope.Behaviour()),
 }
 answers = {}
 with tacit.Ledger(folder / "chain.ledger", unit, epsilon=3.0, delta=1e-5) as ledger:

@@ -28,6 +28,7 @@ EXPERIMENTS = (
     "ope_accounting",
     "ope_estimators",
     "ope_open_bandit",
+    "ope_judges",
     "improvement",
     "improvement_null",
     "improvement_peers",

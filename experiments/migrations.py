@@ -227,6 +227,12 @@ MIGRATIONS: tuple[Migration, ...] = (
     NewField("Votes", "answers", "summed", beside="directions"),
     # a private model of the behaviour policy
     *(NewField(name, "behaviour_model", None, beside="problem noise_multiplier") for name in _ESTIMATORS),
+    # who may judge a policy
+    *(
+        NewField(name, new, None, beside="problem noise_multiplier behaviour_model")
+        for name in _ESTIMATORS
+        for new in ("fold", "origin")
+    ),
 )
 """In the order in which the names changed."""
 

@@ -324,18 +324,17 @@ def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) 
             if not wanted:
                 continue
             columns = domain.drawn(chosen[:1] if floor else chosen)
-            data = Trajectories.from_arrays(**columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
-            with (
-                tempfile.TemporaryDirectory() as folder,
-                Ledger(Path(folder) / "ope.ledger", unit, epsilon=1e4, delta=50 * DELTA) as ledger,
-            ):
-                vault = Vault(data, ledger)
-                for method, promise in wanted:
-                    plan = calibrated(plans[method], unit, EPSILONS[promise])
-                    target = ope.Behaviour() if truth_is_own(method) or domain.target is None else domain.target[0]
-                    found = ope.fit(plan, vault, target).value
-                    row = [found.value, found.interval.low, found.interval.high]  # type: ignore[union-attr]
-                    rows[method, promise].append([float(f"{number:.6g}") for number in row])
+            for method, promise in wanted:  # each with a ledger of its own: one answer does not lead to the next
+                data = Trajectories.from_arrays(**columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
+                plan = calibrated(plans[method], unit, EPSILONS[promise])
+                target = ope.Behaviour() if truth_is_own(method) or domain.target is None else domain.target[0]
+                with (
+                    tempfile.TemporaryDirectory() as folder,
+                    Ledger(Path(folder) / "ope.ledger", unit, epsilon=1e4, delta=50 * DELTA) as ledger,
+                ):
+                    found = ope.fit(plan, Vault(data, ledger), target).value
+                row = [found.value, found.interval.low, found.interval.high]  # type: ignore[union-attr]
+                rows[method, promise].append([float(f"{number:.6g}") for number in row])
     for (method, promise), numbers in rows.items():
         truth = on_policy if truth_is_own(method) else domain.value
         columns_of = dict(zip(("value", "low", "high"), np.array(numbers).T.tolist(), strict=True))

@@ -300,7 +300,8 @@ def test_a_policy_that_the_same_ledger_released_is_named_as_such(chain: Path, he
         hub.save(experts.fit(plan, vault), here / "policy")
     assert evaluate(chain, here, "--policy", "policy", "--method", "wpdis") == 0
     certificate = Certificate.load(here / "run" / "certificate.json")
-    assert "evaluated: a policy released under this ledger" in certificate.assumptions
+    assert "evaluated: a policy released under this ledger, taught by everybody" in certificate.assumptions
+    assert Evaluation.from_json(json.loads((here / "run" / "evaluation.json").read_text())).interval is None
     assert not any("fixed without these records" in line and "evaluated" in line for line in certificate.assumptions)
     assert "a policy released under this ledger" in (here / "run" / "report.html").read_text()
 
@@ -556,9 +557,9 @@ def test_a_ledger_that_was_there_before_stays(chain: Path, tmp_path: Path) -> No
 def refusing(error: BaseException, *, charged: bool) -> Callable[..., Any]:
     """A `fit` that fails, before or after it was charged, but for the overlap."""
 
-    def fit(plan: Estimator, vault: Vault, policy: Any, *, behaviour: Any) -> Any:
+    def fit(plan: Estimator, vault: Vault, policy: Any, *, behaviour: Any, origin: Any) -> Any:
         if isinstance(plan, Overlap):
-            return off_policy_evaluation.fit(plan, vault, policy, behaviour=behaviour)
+            return off_policy_evaluation.fit(plan, vault, policy, behaviour=behaviour, origin=origin)
         if charged:
             vault.reserve(plan)
         raise error

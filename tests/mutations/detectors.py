@@ -18,6 +18,7 @@ import torch
 from bit_detectors import BIT_DETECTORS
 from consensus_detectors import CONSENSUS_DETECTORS
 from federated_detectors import FEDERATED_DETECTORS
+from fold_detectors import FOLD_DETECTORS
 from improvement_detectors import IMPROVEMENT_DETECTORS
 from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
@@ -366,6 +367,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *BIT_DETECTORS,
     *CONSENSUS_DETECTORS,
     *FEDERATED_DETECTORS,
+    *FOLD_DETECTORS,
     *TABLE_DETECTORS,
     *LEARNING_DETECTORS,
     *TIE_DETECTORS,

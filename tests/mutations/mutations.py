@@ -9,6 +9,7 @@ from typing import Any
 import bit_mutations
 import consensus_mutations
 import federated_mutations
+import fold_mutations
 import improvement_mutations
 import learning_mutations
 import ledger_mutations
@@ -340,7 +341,7 @@ MUTATIONS = (
         for mutation in (*consensus_mutations.CONSENSUS, *federated_mutations.FEDERATED, *table_mutations.TABLE)
     ),
     *(Mutation(*mutation) for mutation in (*bit_mutations.BITS, *selection_mutations.SELECTION)),
-    *(Mutation(*mutation) for mutation in paper_mutations.PAPERS),
+    *(Mutation(*mutation) for mutation in (*paper_mutations.PAPERS, *fold_mutations.FOLDS)),
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
     *(Mutation(*mutation) for mutation in (*shard_mutations.SHARDS, *vote_mutations.VOTES, *tie_mutations.TIES)),
     *(Mutation(*mutation) for mutation in round_mutations.ROUNDS),

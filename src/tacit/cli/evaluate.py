@@ -52,16 +52,17 @@ from tacit.methods.off_policy_evaluation import (
     Lsl,
     Lsw,
     OneHot,
+    Origin,
     Policy,
     Problem,
     ResidualRegression,
     SufficientStatistics,
     fit,
 )
-from tacit.methods.off_policy_evaluation.algorithm import behaviour_used
+from tacit.methods.off_policy_evaluation.algorithm import behaviour_used, judged
 from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Target, unknown_behaviour
-from tacit.methods.off_policy_evaluation.targets import words
+from tacit.methods.off_policy_evaluation.targets import resolve_behaviour, words
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -146,15 +147,16 @@ def _produce(
         if behaviour_policy is not None:
             known = _owned(str(command.behaviour), behaviour_policy.policy, ledger)
             behaviour_policy = dataclasses.replace(behaviour_policy, policy=known)
-        overlap = None if alike is None else _alike(run, alike, vault, asked, behaviour_policy)
+        origin = _origin(command, plan, asked, behaviour_policy, vault)
+        overlap = None if alike is None else _alike(run, alike, vault, asked, behaviour_policy, origin)
         with progress("Evaluating with privacy"):
-            release = fit(plan, vault, asked, behaviour=behaviour_policy)
+            release = fit(plan, vault, asked, behaviour=behaviour_policy, origin=origin)
         run.write(EVALUATION, release.value.to_json())
         certify(run, release.certificate)
         if command.nonprivate_diagnostics:
             _look(run, vault, release.value, plan, policy, behaviour_policy)
         report = dataclasses.replace(
-            _report(run, release, data.spec, asked),
+            _report(run, release, data.spec, words(asked, origin, ledger)),
             verify=VERIFY if overlap is None else (*VERIFY, *VERIFY_OVERLAP),
             overlap=overlap,
             costs=watch.costs() if data.simulated else (),
@@ -172,16 +174,55 @@ def _owned(words: str, policy: Any, ledger: Ledger) -> Any:
     return Release(policy, certificate) if certificate.dataset_id == ledger.dataset_id else policy
 
 
+def _origin(
+    command: Evaluate,
+    plan: Estimator,
+    policy: Target | Release[Policy],
+    behaviour_policy: BehaviourPolicy | None,
+    vault: Vault,
+) -> Origin | None:
+    """Where the policy comes from, as --policy-from declares it; before the first release it owes nothing to one.
+
+    Raises:
+        PlanError: it is not declared although the ledger holds a release, or has to be left out.
+    """
+    if isinstance(policy, Behaviour | Release):
+        if command.policy_from:
+            raise meaningless("--policy-from", "a policy that was not released under this ledger")
+        return None
+    if command.policy_from == ("public",):
+        return Origin.public()
+    if command.policy_from:
+        return Origin.made_from(*map(_plan_of, command.policy_from))
+    known = resolve_behaviour(policy, behaviour_policy, vault, needed=plan.weighs and plan.modelled is None)
+    if not judged(plan, vault.ledger, policy, policy, known, behaviour_policy)[1].declared:
+        raise refused(
+            "the ledger holds a release already, and where the policy comes from is not declared",
+            "--policy-from public, or --policy-from with every plan or run that it was made from",
+            "declare it: who taught a policy cannot judge it, so the interval depends on it",
+        )
+    begun = any(plan.claimed for plan in vault.ledger.plans())
+    return None if begun or command.overlap is None else Origin.public()  # the overlap will be a release
+
+
+def _plan_of(words: str) -> str:
+    """The id of a plan: as it is, or from the certificate in the folder of a run."""
+    certificates = (Path(words) / CERTIFICATE, Path(words) / "policy" / CERTIFICATE)
+    found = next((path for path in certificates if path.is_file()), None)
+    return words if found is None else Certificate.load(found).plan_id
+
+
 def _alike(
     run: RunFolder,
     plan: Overlap,
     vault: Vault,
     policy: Target | Release[Policy],
     behaviour_policy: BehaviourPolicy | None,
+    origin: Origin | None,
 ) -> content.Overlap:
     """How alike the two policies are: released, saved with a certificate of its own, and made ready for the report."""
     with progress("Comparing the policies with privacy"):
-        release = fit(plan, vault, policy, behaviour=behaviour_policy)
+        release = fit(plan, vault, policy, behaviour=behaviour_policy, origin=origin)
     run.write(OVERLAP, release.value.to_json())
     release.certificate.save(run.inside(OVERLAP_CERTIFICATE))
     figures = release.value.diagnostics
@@ -189,19 +230,18 @@ def _alike(
     return content.Overlap(edges, shares, tuple(figures["words"]))
 
 
-def _report(
-    run: RunFolder, release: Release[Evaluation], spec: PublicSpec, policy: Target | Release[Policy]
-) -> EvaluationReport:
+def _report(run: RunFolder, release: Release[Evaluation], spec: PublicSpec, policy: str) -> EvaluationReport:
     value = release.value
     assert value.limits is not None
     return EvaluationReport(
         title=run.path.name,
         certificate=release.certificate.to_json(),
         verify=(),
-        policy=words(policy),
+        policy=policy,
         limits=value.limits,
         value=value.value,
         interval=value.interval,
+        standing=value.standing,
         lines=content.value_lines(value, spec),
         surface=content.value_surface(value, spec),
         diagnostics=_scalars(value.diagnostics),
@@ -244,6 +284,9 @@ def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, c
     if interval is not None:
         ends = {"two_sided": f"{low} to {high}", "lower": f"at least {low}", "upper": f"at most {high}"}
         say(f"         {100 * interval.level:g} % interval: {ends[interval.kind]}; {interval.words}")
+    fold = report.certificate["plan"].get("fold")
+    if fold is not None:
+        say(f"Judged   by fold {fold} of the {report.certificate['unit']['name']}s, who taught nothing of the policy")
     for line in content.cautions(report):
         say(f"Caution  {line}")
     if evaluation.theta is not None:

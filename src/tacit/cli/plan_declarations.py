@@ -196,6 +196,9 @@ class Evaluate(Spending):
             `tacit train`, `learn` or `improve`), a network FILE.onnx or FILE.safetensors (numbered layers NAME.weight
             and NAME.bias, a softmax on the outputs), or your own package.module:function from observations to
             probabilities.
+        policy_from: where that policy comes from, to be declared once the ledger holds a release: "public" (it owes
+            nothing to these records), or every plan of the ledger, or folder of a run, that it was made from. The
+            folder of a policy that was released under this ledger needs none.
         activation: between the layers of a network FILE.safetensors; by default relu.
         method: "residual" (values of states and of the policy), "pdis" and "wpdis" (importance sampling), "fqe"
             (fitted Q), "dr" (doubly robust); to compare with: "gpope", "ssp" (DP-LSTD), "lsw", "lsl".
@@ -207,7 +210,7 @@ class Evaluate(Spending):
         behaviour_features: of the model, in the words of --features; by default one-hot, or Fourier of order 2 along
             each dimension.
         behaviour_source: how it is known: environment, physics, declared or public_data.
-        level: nominal coverage of the interval.
+        level: nominal coverage of the interval; it gets wider where evaluations came before the policy.
         overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
         nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
         json: print the result as one JSON object; everything else goes to stderr.
@@ -224,6 +227,7 @@ class Evaluate(Spending):
     find_range: bool = False
     episodes_per_unit: int = 1
     policy: str = "behaviour"
+    policy_from: tuple[str, ...] = ()
     activation: Activation | None = None
     method: EvaluationMethod = "residual"
     features: str | None = None

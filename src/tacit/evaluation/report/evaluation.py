@@ -33,6 +33,9 @@ _NAMES = {
     "shares: range": "share of the budget: range of values",
     "level": "level of the interval",
     "target": "digest of the evaluated policy",
+    "fold": "fold of the units that judges",
+    "origin: plans": "releases that the policy comes from",
+    "origin: certified": "whether a certificate says so (else it is declared)",
     "centre": "mean return that the values began with",
     "behaviour_model: features": "features of the model of the behaviour policy",
     "behaviour_model: share": "share of the budget: model of the behaviour policy",
@@ -100,6 +103,7 @@ class EvaluationReport(PublicReport):
         limits: the public range of values.
         value: the policy's value, or None where the method gives a value function alone.
         interval: about the value, or None.
+        standing: why there is no interval, or why it is at another level than was asked for.
         lines: the value function, along each dimension of the observation.
         surface: the value function over two dimensions, or None.
         diagnostics: (name, words) of further public numbers.
@@ -110,6 +114,7 @@ class EvaluationReport(PublicReport):
     limits: tuple[float, float]
     value: float | None = None
     interval: Interval | None = None
+    standing: str | None = None
     lines: tuple[ValueLine, ...] = ()
     surface: ValueSurface | None = None
     diagnostics: tuple[tuple[str, str], ...] = ()
@@ -260,7 +265,9 @@ def cautions(report: EvaluationReport) -> list[str]:
             f"A private model, on which {share} % of the budget was spent, stands for the behaviour policy: the "
             "interval does not count its error."
         )
-    if report.value is not None and interval is None:
+    if report.standing is not None:
+        lines.append(f"{report.standing[0].upper()}{report.standing[1:]}.")
+    elif report.value is not None and interval is None:
         lines.append("There is no interval: the records have no propensities, and a regression has none to trust.")
     if report.value is not None and min(report.value - low, high - report.value) <= _AT_END * (high - low):
         kind = "declared range"

@@ -22,6 +22,7 @@ from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval, Pr
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression, Shares
 from tacit.methods.off_policy_evaluation.selection import Candidate, Choice, Selection
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
+from tacit.privacy.vault.origins import Origin
 
 __all__ = [
     "Behaviour",
@@ -45,6 +46,7 @@ __all__ = [
     "Lsw",
     "Network",
     "OneHot",
+    "Origin",
     "Overlap",
     "Policy",
     "Problem",

@@ -3,7 +3,8 @@
 Input: records behind a vault, a calibrated plan, the evaluated policy, the behaviour policy or logged propensities
 1. both policies must be public, or releases of the same ledger                       (targets.py)
 2. refuse what the method cannot evaluate, before anything is charged                 (plan.require)
-3. reserve the plan for this very policy: the ledger pays for all of its parts
+3. who taught the policy does not judge it: the fold that is free, or no interval     (origins.standing)
+   reserve the plan for this very policy: the ledger pays for all of its parts
 4. a private model of the behaviour policy, if the plan has one                       (behaviour_model.py)
 5. noisy sums over the units, and what follows from them: V, the value, its interval  (plan.estimate)
 6. move the value into its interval, and release it with a certificate                (label)
@@ -12,11 +13,12 @@ Input: records behind a vault, a calibrated plan, the evaluated policy, the beha
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -26,17 +28,32 @@ from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
 from tacit.methods.off_policy_evaluation.features import Custom, Features, try_features
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, digest, resolve, resolve_behaviour, words
+from tacit.methods.off_policy_evaluation.targets import (
+    BehaviourPolicy,
+    declared_before,
+    digest,
+    origin_of,
+    resolve,
+    resolve_behaviour,
+    words,
+)
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
-from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.ledger.folds import FOLDS, Fold, folds_of
+from tacit.privacy.ledger.ledger import Ledger, LedgerView
+from tacit.privacy.mechanisms.base import Part, certified_parts
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run, exhausted
+from tacit.privacy.vault.origins import MOST_LEVEL, Origin, Standing, standing, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import LATER
 from tacit.units import Unit
 from tacit.validation import check
 
+SCORES = "scores"
+"""The part of a plan that intervals are made from."""
+AnyEstimator = TypeVar("AnyEstimator", bound="Estimator")
 WEIGHTS = "behaviour_weights"
 """Under which name the diagnostics of an evaluation hold the weights of its model of the behaviour policy."""
 
@@ -49,6 +66,8 @@ class Estimator(plans.PrivatePlan, ABC):
     source: ClassVar[str]
     weighs: ClassVar[bool] = True
     """Whether it cannot do without the probabilities of the logged actions, unless they are the evaluated policy's."""
+    evaluates: ClassVar[bool] = True
+    """The ledger counts such plans: policies that were chosen after them get a wider interval."""
 
     problem: Problem
     """discount, horizon, episodes, public range."""
@@ -81,9 +100,19 @@ class Estimator(plans.PrivatePlan, ABC):
             PlanError: the target, the behaviour or the bounds of the records do not fit the plan.
         """
 
-    def about(self, target: Target, behaviour: Policy | None = None) -> Self:
+    def about(self, target: Target, behaviour: Policy | None = None, origin: Origin | None = None) -> Self:
         """The plan for this very policy: by default the same for all of them."""
         return self
+
+    def on(self, fold: Fold) -> Self:
+        """The plan over one fold of the units alone, at the same cost; the plan itself where that is not possible."""
+        return self
+
+    @property
+    def judges(self) -> frozenset[Fold]:
+        """The folds that its interval is from: those of the scores, of which any method's interval is made."""
+        parts = certified_parts([part for part in self.parts() if part.name == SCORES] or self.parts())
+        return folds_of(parts) or frozenset(FOLDS)
 
     @property
     def modelled(self) -> BehaviourModel | None:
@@ -102,15 +131,21 @@ class GaussianEstimator(Estimator, ABC):
 
     level: float = 0.95
     """nominal coverage of the interval."""
+    fold: Fold | None = field(default=None, metadata=LATER)
+    """over which half of the units all of its sums are, None for everybody. Where a fold taught the policy, `fit` takes
+    the other one."""
     behaviour_model: BehaviourModel | None = field(default=None, metadata=LATER)
     """a private model of the behaviour policy in place of logged propensities, within the plan's own budget."""
     target: str | None = None
     """a digest of the evaluated policy and the known behaviour, filled in by `fit`."""
+    origin: Origin | None = field(default=None, metadata=LATER)
+    """where the evaluated policy comes from, as its certificate says or as it is declared; filled in by `fit`."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
 
     def __post_init__(self) -> None:
-        check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
+        check("level", self.level, 0.5 <= self.level <= MOST_LEVEL, f"a number from 0.5 to {MOST_LEVEL}")
+        check("fold", self.fold, self.fold in (None, *FOLDS), "None, 0 or 1")
 
     @abstractmethod
     def sums(self) -> tuple[Part, ...]:
@@ -118,10 +153,23 @@ class GaussianEstimator(Estimator, ABC):
 
     def parts(self) -> tuple[Part, ...]:
         """The model's sums, if there is one, and the method's own: together one Gaussian at the noise multiplier."""
-        model, sigma = self.behaviour_model, self.noise_multiplier
-        if model is None:
-            return self.sums()
-        return (*model.parts(self.problem, sigma and sigma / math.sqrt(model.share)), *self.sums())
+        model, sigma, parts = self.behaviour_model, self.noise_multiplier, self.sums()
+        if model is not None:
+            parts = (*model.parts(self.problem, sigma and sigma / math.sqrt(model.share)), *parts)
+        return parts if self.fold is None else tuple(self._on_fold(part) for part in parts)
+
+    def _on_fold(self, part: Part) -> Part:
+        """A sum over everybody, over the plan's fold instead."""
+        whole = isinstance(part, PoissonSum) and part.sampling_rate == 1 and part.fold is None
+        check("fold", self.fold, whole, "None: not every sum of this method is over all of the units")
+        assert isinstance(part, PoissonSum)
+        return dataclasses.replace(part, fold=self.fold)
+
+    def on(self, fold: Fold) -> Self:
+        """See `Estimator`."""
+        parts = self.parts()
+        whole = all(isinstance(part, PoissonSum) and part.sampling_rate == 1 and part.fold is None for part in parts)
+        return dataclasses.replace(self, fold=fold) if whole else self
 
     @property
     def own_noise(self) -> float | None:
@@ -148,13 +196,18 @@ class GaussianEstimator(Estimator, ABC):
         model = self.behaviour_model
         return super().__str__() if model is None else f"{super().__str__()}\n{model.words}"
 
-    def about(self, target: Target, behaviour: Policy | None = None) -> Self:
-        """The plan for this very policy, with its digest."""
-        return dataclasses.replace(self, target=digest(target, behaviour))
+    def about(self, target: Target, behaviour: Policy | None = None, origin: Origin | None = None) -> Self:
+        """The plan for this very policy, with its digest and its origin."""
+        return dataclasses.replace(self, target=digest(target, behaviour), origin=origin)
 
 
 def fit(
-    plan: Estimator, vault: Vault, policy: Target | Release[Policy], *, behaviour: BehaviourPolicy | None = None
+    plan: Estimator,
+    vault: Vault,
+    policy: Target | Release[Policy],
+    *,
+    behaviour: BehaviourPolicy | None = None,
+    origin: Origin | None = None,
 ) -> Release[Evaluation]:
     """Evaluate a policy as the plan says.
 
@@ -163,6 +216,12 @@ def fit(
         vault: the records and their ledger.
         policy: `Behaviour()` for the policy that made the records, a public policy, or a release of the same ledger.
         behaviour: the known behaviour policy; None takes the logged propensities, if the method needs any.
+        origin: where a policy comes from that is no release itself: `Origin.public()`, or `Origin.made_from(...)`. It
+            has to be declared once the ledger holds a release: the value has no interval otherwise.
+
+    Guarantee:
+        An interval is from units that did not teach the policy, and as wide as the evaluations before it ask for
+        (`Standing`); where no fold is free there is none, and `Evaluation.standing` says why.
 
     Raises:
         PlanError: the policy or the behaviour is not public, the plan does not fit them or the records, or it needs
@@ -185,7 +244,7 @@ def fit(
     if model is not None:
         _require_use(model, target, behaviour, vault.spec)
     behaviour_policy = resolve_behaviour(target, behaviour, vault, needed=plan.weighs and model is None)
-    plan = plan.about(target, behaviour_policy)
+    plan, allowed = judged(plan, vault.ledger, policy, target, behaviour_policy, behaviour, origin)
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, plan.parts()[0].name)
@@ -195,13 +254,56 @@ def fit(
         behaviour_policy, found = model.policy(weights), {WEIGHTS: weights.tolist()}
     evaluation = plan.estimate(vault, run, target, behaviour_policy)
     evaluation = dataclasses.replace(evaluation, diagnostics={**evaluation.diagnostics, **found})
+    if evaluation.interval is not None and allowed.words:
+        interval = None if allowed.level is None else evaluation.interval
+        evaluation = dataclasses.replace(evaluation, interval=interval, standing=allowed.words)
     if evaluation.value is not None and evaluation.interval is not None:
         evaluation = dataclasses.replace(evaluation, value=evaluation.interval.nearest(evaluation.value))
     own = [plan.basis] if isinstance(plan.basis, Custom) else []
     features = [f"the features {basis.function} were fixed without these records" for basis in own]
     rests = () if model else propensities(target, behaviour_policy, logged=vault.spec.propensities)
-    circumstances = (f"evaluated: {words(policy)}", *rests, *features)
+    circumstances = (f"evaluated: {words(policy, origin, vault.ledger)}", *rests, *features)
     return vault.release(run, evaluation, label=plan.label(circumstances))
+
+
+def judged(
+    plan: AnyEstimator,
+    ledger: Ledger | LedgerView,
+    policy: Target | Release[Policy],
+    target: Target,
+    behaviour_policy: Policy | None,
+    behaviour: BehaviourPolicy | None = None,
+    origin: Origin | None = None,
+) -> tuple[AnyEstimator, Standing]:
+    """The plan for this policy over people who may judge it, at the level that then holds, and what that rests on.
+
+    Args:
+        plan: calibrated.
+        ledger: of the records.
+        policy: the evaluated policy, as it was given; `target` is the policy itself.
+        behaviour_policy: the known behaviour policy; `behaviour` says whether it is a release.
+        origin: as it is declared; of a release its certificate's word counts.
+
+    Raises:
+        PlanError: the origin names no plan of the ledger, or is declared of a release.
+    """
+    if isinstance(target, Behaviour):
+        return plan.about(target, behaviour_policy), Standing(frozenset(FOLDS), None)
+    origin = origin_of(policy, origin)
+    earlier, since = declared_before(ledger, target, behaviour_policy)
+    origin = origin or next((known for known in earlier if known is not None), None)
+    besides = frozenset[Fold]()
+    if behaviour is not None and isinstance(behaviour.policy, Release):
+        besides = teachers(ledger, Origin.of(behaviour.policy))
+    level = getattr(plan, "level", 0.95)
+    ask = functools.partial(standing, ledger, [origin, *earlier], level=level, since=since, besides=besides)
+    free = ask().free
+    if len(free) == 1 and not plan.judges <= free:
+        plan = plan.on(min(free))
+    allowed = ask(judges=plan.judges)
+    if allowed.level is not None and allowed.level != level:
+        plan = dataclasses.replace(plan, level=allowed.level)  # type: ignore[call-arg]
+    return plan.about(target, behaviour_policy, origin), allowed
 
 
 def _require_use(model: BehaviourModel, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:

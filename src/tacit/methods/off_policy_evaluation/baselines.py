@@ -236,7 +236,7 @@ class SufficientStatistics(GaussianEstimator):
             value = interval.nearest(noisy_scores.value())
             centre = self.features.constant(value)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
-        noisy = self.clip_norm * vault.noisy_sum(run, STATISTICS, Stacked(summary, self.clip_norm), centre)[0]
+        noisy = self.clip_norm * scores.noisy_mean(vault, run, STATISTICS, Stacked(summary, self.clip_norm), centre)
         return Evaluation(
             method=self.method,
             value=value,

@@ -31,7 +31,7 @@ from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, 
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, LinearQ, Modelled, Policy
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.scores import FIT, noise
+from tacit.methods.off_policy_evaluation.scores import FIT, noise, noisy_mean
 from tacit.methods.off_policy_evaluation.statistics import encoded, gram_of, read_gram, update
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.base import Run
@@ -131,14 +131,14 @@ class BehaviourModel:
         assert isinstance(vault.spec.action, Discrete)
         actions, features = vault.spec.action.n, self.features
         summary = Visits(problem, features, actions)
-        noisy = vault.noisy_sum(run, GRAM, GramVector(summary))[0] * summary.scale / FIT
+        noisy = noisy_mean(vault, run, GRAM, GramVector(summary)) * summary.scale / FIT
         deviation = noise(vault, run, GRAM) * summary.scale / FIT
         gram = read_gram(noisy, deviation, tabular=features.tabular, n=features.size)
         prior = covariance(features, self.tau, vault.spec, None)
         spread, weights, clip = prior, np.zeros((features.size, actions)), summary.walk
         shares = math.sqrt(1 - LENGTH_SHARE), math.sqrt(LENGTH_SHARE)
         for _ in range(self.rounds):
-            released = vault.noisy_sum(run, LOGITS, Gradient(summary), (weights, clip))[0] / FIT
+            released = noisy_mean(vault, run, LOGITS, Gradient(summary), (weights, clip)) / FIT
             gradient = released[:-1].reshape(weights.shape) * clip / shares[0]
             deviation = noise(vault, run, LOGITS) * clip / (FIT * shares[0])
             change, spread = update(gram, spread, actions * gradient, actions * deviation)

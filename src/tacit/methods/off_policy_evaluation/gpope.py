@@ -153,9 +153,10 @@ class Gpope(GaussianEstimator):
         """V and, in the full batch, the value with an interval; the diagnostics hold "step_size" and "clip_norm"."""
         clip, beta = self.clip_of(vault.spec), self.step_size_of(vault.spec)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
+        clip_of_mean = clip * vault.unit.size / scores.expected_units(vault, run)
         iterates = Iterates(self, np.zeros((len(vault.ledgers), 2 * self.features.size)))
         for _ in range(self.steps):
-            iterates.update(clip * vault.noisy_sum(run, PART, Direction(summary, clip), iterates.x), beta)
+            iterates.update(clip_of_mean * vault.noisy_sum(run, PART, Direction(summary, clip), iterates.x), beta)
         noisy_scores = None
         if len(self.sums()) > 1:
             noisy_scores = scores.value_of(vault, run, self.problem, target, behaviour)

@@ -16,6 +16,7 @@ from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation
 from tacit.methods.off_policy_evaluation.scores import ScoreVector, Weighting
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
+from tacit.privacy.ledger.folds import Fold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
@@ -50,6 +51,12 @@ class ScoreEstimator(GaussianEstimator, ABC):
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse a range that the rewards cannot reach."""
         scores.limits(self.problem, spec)
+
+    def on(self, fold: Fold) -> Self:
+        """See `Estimator`; a clip that was chosen by the noise is chosen again, for half as many units."""
+        moved = super().on(fold)
+        chosen = self.unit is not None and self.clip == dataclasses.replace(self, clip=None)._clipped(self.unit).clip
+        return dataclasses.replace(moved, clip=None)._clipped(self.unit) if chosen and self.unit else moved
 
     def _clipped(self, unit: Unit) -> Self:
         part: Any = self.parts()[-1]

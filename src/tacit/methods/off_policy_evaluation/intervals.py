@@ -45,6 +45,7 @@ class NoisySums:
         noise: standard deviations of the Gaussian noise in these three, independent of one another.
         population: a public number that N cannot exceed.
         floor: the least that u can be, -1 or 0.
+        expected: how many units the public expects, for point estimates; None is the population.
     """
 
     total: float
@@ -53,11 +54,14 @@ class NoisySums:
     noise: tuple[float, float, float]
     population: int
     floor: float
+    expected: float | None = None
 
     @property
     def mean(self) -> float:
         """The estimate of E[u], within [floor, 1]."""
-        return min(1.0, max(self.floor, self.total / unit_count(self.count, self.noise[1], self.population)))
+        return min(
+            1.0, max(self.floor, self.total / unit_count(self.count, self.noise[1], self.expected or self.population))
+        )
 
 
 def unit_count(count: float, noise: float, population: float) -> float:

@@ -23,7 +23,7 @@ from tacit.methods.off_policy_evaluation.intervals import unit_count
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
-from tacit.methods.off_policy_evaluation.scores import FIT, weights
+from tacit.methods.off_policy_evaluation.scores import FIT, expected_units, noisy_mean, weights
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_probabilities
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.base import Run
@@ -77,8 +77,9 @@ class Overlap(GaussianEstimator):
         """No value, but the diagnostics that `read` describes."""
         policy = with_probabilities(target)
         vector = WeightVector(self.problem, policy, behaviour, self.edges, self.largest_weight, self.largest_ratio)
-        sums = vault.noisy_sum(run, PART, vector)[0] * vault.unit.size
-        return Evaluation(method=self.method, diagnostics=read(sums, self, vault.unit.size))
+        size = expected_units(vault, run)
+        sums = noisy_mean(vault, run, PART, vector) * size
+        return Evaluation(method=self.method, diagnostics=read(sums, self, size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,7 @@ class WeightVector:
         return np.asarray(FIT * np.concatenate([math.sqrt(SHARES[k]) * columns[k] for k in SHARES], axis=1))
 
 
-def read(sums: np.ndarray, plan: Overlap, population: int) -> dict[str, Any]:
+def read(sums: np.ndarray, plan: Overlap, population: float) -> dict[str, Any]:
     """What the noisy sums say (post-processing).
 
     Returns:

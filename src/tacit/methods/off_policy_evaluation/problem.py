@@ -13,7 +13,7 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.features import AnyFeatures
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.serialization import Json
+from tacit.serialization import LATER, Json
 from tacit.validation import check
 
 MOST_ROWS = 100_000
@@ -142,6 +142,7 @@ class Evaluation(Json):
         features: its features.
         limits: the public range that values are clipped to.
         diagnostics: further public numbers by name (post-processing of what the mechanisms gave).
+        standing: why there is no interval, or why it is at another level than was asked for; None where neither is so.
     """
 
     method: str
@@ -151,6 +152,7 @@ class Evaluation(Json):
     features: AnyFeatures | None = None
     limits: tuple[float, float] | None = None
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    standing: str | None = field(default=None, metadata=LATER)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """V at observations [N, d], or [N] of a discrete space -> [N], within the limits.

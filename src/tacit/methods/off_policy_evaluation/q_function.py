@@ -30,7 +30,7 @@ from tacit.methods.off_policy_evaluation.intervals import unit_count
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, on_rows
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.scores import FIT, noise, returns
+from tacit.methods.off_policy_evaluation.scores import FIT, expected_units, noise, noisy_mean, returns
 from tacit.methods.off_policy_evaluation.statistics import Gram, encoded, read_gram, update, upper
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.base import Run
@@ -104,7 +104,7 @@ class Fit:
         root = math.sqrt(1 - LENGTH_SHARE)
         deviation = noise(vault, run, "residuals") / (FIT * root)
         for _ in range(self.rounds):
-            noisy = vault.noisy_sum(run, "residuals", residuals, (weights, clip, scale))[0] / FIT
+            noisy = noisy_mean(vault, run, "residuals", residuals, (weights, clip, scale)) / FIT
             moves = noisy[:-1].reshape(features.size, policy.actions) / root * clip
             changes = [update(g, s, x, deviation * clip) for g, s, x in zip(grams, covariances, moves.T, strict=True)]
             weights = weights + np.stack([change for change, _ in changes], axis=1)
@@ -268,8 +268,8 @@ def _gram(log: Logged, phi: np.ndarray, actions: int, tabular: bool) -> np.ndarr
 
 def _centre(vault: Vault, run: Run, centre: Centre) -> tuple[float, float]:
     """The noisy mean return and the scale of the Gram matrices."""
-    size, roots = vault.unit.size, np.sqrt(CENTRE_SHARES)
-    total, count, octaves = vault.noisy_sum(run, "centre", centre)[0] * size / (FIT * roots)
+    size, roots = expected_units(vault, run), np.sqrt(CENTRE_SHARES)
+    total, count, octaves = noisy_mean(vault, run, "centre", centre) * size / (FIT * roots)
     present = unit_count(count, noise(vault, run, "centre") * size / (FIT * float(roots[1])), size)
     low, high = centre.limits
     mean = (low + high) / 2 + (high - low) / 2 * np.clip(total / present, -1, 1)
@@ -278,7 +278,7 @@ def _centre(vault: Vault, run: Run, centre: Centre) -> tuple[float, float]:
 
 def _grams(vault: Vault, run: Run, transitions: Transitions, scale: float) -> list[Gram]:
     """The Gram matrix of each action: a mean over the population, in multiples of the scale."""
-    noisy = vault.noisy_sum(run, "gram", GramVector(transitions), scale)[0] / FIT
+    noisy = noisy_mean(vault, run, "gram", GramVector(transitions), scale) / FIT
     deviation, features = noise(vault, run, "gram") / FIT, transitions.features
     blocks = noisy.reshape(transitions.policy.actions, -1)
     return [read_gram(block, deviation, tabular=features.tabular, n=features.size) for block in blocks]

@@ -176,7 +176,7 @@ class ResidualRegression(GaussianEstimator):
             value = centre = noisy_scores.value()
             theta, clips = _rounds(self, vault, run, summary, limits, centre)
         else:
-            noisy = float(vault.noisy_sum(run, "centre", Centre(summary), limits)[0, 0])
+            noisy = float(scores.noisy_mean(vault, run, "centre", Centre(summary), limits)[0])
             centre = middle + half * min(max(noisy, -1.0), 1.0)
             theta, clips = _rounds(self, vault, run, summary, limits, centre)
             vector = dataclasses.replace(vector, point=StartValue(self.problem, self.features, limits))
@@ -217,7 +217,7 @@ def _limits(plan: ResidualRegression, vault: Vault, run: Run, summary: Statistic
     if not plan.finds_range:
         return low, high
     widest = max(-low, high)
-    counts = vault.noisy_sum(run, "range", Ranges(summary, widest))[0]
+    counts = scores.noisy_mean(vault, run, "range", Ranges(summary, widest))
     above = np.cumsum(counts)  # the share of units whose largest return is beyond each next halving
     noise = scores.noise(vault, run, "range") * np.sqrt(np.arange(1, RANGES + 1))
     significant = above > np.maximum(0.02, np.minimum(3 * noise, 0.5))
@@ -231,7 +231,7 @@ def _rounds(
 ) -> tuple[np.ndarray, list[float]]:
     n, tabular, width = plan.features.size, plan.features.tabular, limits[1] - limits[0]
     norm = gram_norm(plan.problem, plan.features)
-    released = norm * vault.noisy_sum(run, "gram", GramVector(summary))[0]
+    released = norm * scores.noisy_mean(vault, run, "gram", GramVector(summary))
     gram = read_gram(released, norm * scores.noise(vault, run, "gram"), tabular=tabular, n=n)
     multiplier = plan.multiplier or (1.2 if plan.on_policy and tabular else 2.0)
     prior = covariance(plan.features, (plan.tau or 0.25) * width, vault.spec, plan.prior)
@@ -239,10 +239,10 @@ def _rounds(
     theta, spread, clip, clips = plan.features.constant(centre), prior, width / 2, []
     scale_noise, noise = scores.noise(vault, run, "scale"), scores.noise(vault, run, "round")
     for _ in range(plan.rounds):
-        mean = float(vault.noisy_sum(run, "scale", size, (theta, clip))[0, 0])
+        mean = float(scores.noisy_mean(vault, run, "scale", size, (theta, clip))[0])
         clip *= min(max(multiplier * mean, LEAST_SHRINKAGE, min(scale_noise, 1.0)), 1.0)
         clips.append(clip)
-        x = clip * vault.noisy_sum(run, "round", residual, (theta, clip))[0]
+        x = clip * scores.noisy_mean(vault, run, "round", residual, (theta, clip))
         change, spread = update(gram, spread, x, clip * noise)
         spread = spread + INFLATION * prior
         theta = theta + change

@@ -237,10 +237,11 @@ def release(vault: Vault, run: Run, vector: ScoreVector, *, state: Any = None) -
         PlanError: the plan has no such part.
         PlanExhausted: the scores were released before.
     """
-    sigma = run.sum_part(NAME).noise_multiplier
-    assert sigma is not None
+    part = run.sum_part(NAME)
+    assert part.noise_multiplier is not None
     released = vault.noisy_sum(run, NAME, vector, state)[0] * vault.unit.size
-    return read(released, vector, sigma, vault.unit.size)
+    expected = vault.unit.size / (1 if part.fold is None else 2)
+    return read(released, vector, part.noise_multiplier, vault.unit.size, expected)
 
 
 def mean(vault: Vault, run: Run, vector: PointVector, *, state: Any) -> float:
@@ -252,27 +253,49 @@ def mean(vault: Vault, run: Run, vector: PointVector, *, state: Any) -> float:
     Raises:
         PlanExhausted: it was released before.
     """
-    size, roots = vault.unit.size, np.sqrt(NUMBER_SHARES)
-    total, count = vault.noisy_sum(run, NAME, vector, state)[0] * size / (FIT * roots)
+    size, roots = expected_units(vault, run), np.sqrt(NUMBER_SHARES)
+    total, count = noisy_mean(vault, run, NAME, vector, state) * size / (FIT * roots)
     present = unit_count(float(count), noise(vault, run, NAME) * size / (FIT * float(roots[1])), size)
     return min(1.0, max(-1.0, float(total) / present))
 
 
 def value_of(vault: Vault, run: Run, problem: Problem, target: Target, behaviour: Policy | None) -> Scores:
     """Release the scores alone, at the clip that suits the run's noise: for methods that estimate V by other parts."""
-    clip = clip_for(vault.unit.size, run.sum_part(NAME).noise_multiplier or 0.0)
+    clip = clip_for(expected_units(vault, run), run.sum_part(NAME).noise_multiplier or 0.0)
     return release(vault, run, ScoreVector(problem, target, behaviour, vault.spec, clip))
 
 
+def expected_units(vault: Vault, run: Run) -> float:
+    """How many units a plan's sums are over, as the public expects: half of them where all of it is on one fold."""
+    return vault.unit.size / (1 if getattr(run.plan, "fold", None) is None else 2)
+
+
+def noisy_mean(vault: Vault, run: Run, part: str, contribution: Any, state: Any = None) -> np.ndarray:
+    """The noisy sum of a part over the units that are expected to take part, [d]."""
+    return np.asarray(
+        vault.noisy_sum(run, part, contribution, state)[0] * (vault.unit.size / expected_units(vault, run))
+    )
+
+
 def noise(vault: Vault, run: Run, part: str) -> float:
-    """Standard deviation of the noise in each number of a part, as a mean over the population."""
+    """Standard deviation of the noise in each number of a `noisy_mean`."""
     sigma = run.sum_part(part).noise_multiplier
     assert sigma is not None
-    return sigma / vault.unit.size
+    return sigma / expected_units(vault, run)
 
 
-def read(noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, population: int) -> Scores:
-    """The scores in a noisy sum [d] of the vectors (post-processing)."""
+def read(
+    noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, population: int, expected: float | None = None
+) -> Scores:
+    """The scores in a noisy sum [d] of the vectors (post-processing).
+
+    Args:
+        noisy: the sum.
+        vector: of which contributions.
+        noise_multiplier: of the sum.
+        population: a public number that the number of units cannot exceed.
+        expected: how many units the public expects, for point estimates; by default the population.
+    """
     on_policy = isinstance(vector.policy, Behaviour)
     offsets, scales = vector.units()
     scale, number = FIT, None
@@ -289,12 +312,13 @@ def read(noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, popula
             squares=float(square),
             noise=(deviations[0], deviations[1], deviations[2]),
             population=population,
+            expected=expected,
             floor=-1.0 if on_policy else 0.0,
         )
         for total, square in zip(totals, squares, strict=True)
     )
     if number is not None:
-        number = min(1.0, max(-1.0, float(number) / unit_count(float(count), deviations[1], population)))
+        number = min(1.0, max(-1.0, float(number) / unit_count(float(count), deviations[1], expected or population)))
     return Scores(
         sums=sums,
         offsets=offsets,

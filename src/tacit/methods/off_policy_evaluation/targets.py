@@ -1,4 +1,8 @@
-"""What may be evaluated under a vault: policies known without its records, or released under one of its ledgers."""
+"""What may be evaluated under a vault: policies known without its records, or released under one of its ledgers.
+
+The promise of privacy holds for both. Whether the value gets an interval is another question: who taught a policy
+cannot judge it (`privacy.vault.origins`).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,14 @@ import numpy as np
 
 from tacit.data.spec import Discrete, Source
 from tacit.errors import PlanError
+from tacit.methods.off_policy_evaluation.features import Custom
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Policy, Target, unknown_behaviour
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.vault.invented import invented_rows
+from tacit.privacy.vault.origins import Origin
 from tacit.privacy.vault.vault import Vault
+from tacit.serialization import from_json
 
 
 @dataclass(frozen=True)
@@ -138,12 +146,77 @@ def _plain(value: Any) -> object:
     return value if isinstance(value, str | int | float | bool | None) else type(value).__qualname__
 
 
-def words(policy: Target | Release[Policy]) -> str:
-    """The policy in a few words for a certificate."""
+def fixed_by_digest(value: Any) -> bool:
+    """Whether the digest tells such policies apart: not where it holds no more of a function than its name."""
+    if isinstance(value, Callable | Custom):
+        return False
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return all(fixed_by_digest(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, tuple):
+        return all(map(fixed_by_digest, value))
+    return value is None or isinstance(value, str | int | float | np.ndarray)
+
+
+def origin_of(policy: Target | Release[Policy], declared: Origin | None) -> Origin | None:
+    """Where the policy comes from: of a release its certificate says so, any other one is declared, or is not.
+
+    Raises:
+        PlanError: something else is declared of a release, or a declaration calls itself certified.
+    """
+    if declared is not None and (declared.certified or isinstance(policy, Release)):
+        raise PlanError(
+            "an origin was declared of a policy whose certificate says where it comes from",
+            where="off_policy_evaluation",
+            expected="a release of this ledger by itself, or another policy with Origin.public() or Origin.made_from()",
+            remedy="leave the origin out, or pass the policy without its certificate",
+        )
+    return Origin.of(policy) if isinstance(policy, Release) else declared
+
+
+def declared_before(
+    ledger: Ledger | LedgerView, target: Target, behaviour: Policy | None
+) -> tuple[list[Origin | None], int | None]:
+    """What was declared of this very policy in earlier evaluations, and how many plans the ledger held before them.
+
+    Returns:
+        ([], None) where it was not evaluated before, or could have changed behind its name.
+    """
+    if not (fixed_by_digest(target) and fixed_by_digest(behaviour)):
+        return [], None
+    known, held = digest(target, behaviour), {plan.id: at for at, plan in enumerate(ledger.plans())}
+    found = []
+    for entry in ledger.entries():
+        payload = entry.payload if entry.kind == "reserve" else {}
+        stated = payload.get("description", {}).get("plan", {})
+        if payload.get("plan") in held and isinstance(stated, dict) and stated.get("target") == known:
+            origin = stated.get("origin")
+            found.append((held[payload["plan"]], None if origin is None else from_json(Origin, origin)))
+    return [origin for _, origin in found], min((at for at, _ in found), default=None)
+
+
+def words(
+    policy: Target | Release[Policy], origin: Origin | None = None, ledger: Ledger | LedgerView | None = None
+) -> str:
+    """The policy in a few words for a certificate.
+
+    Args:
+        policy: as it was given.
+        origin: as it was declared.
+        ledger: of the records; it knows who taught a release.
+    """
     if isinstance(policy, Release):
-        return "a policy released under this ledger"
+        taught_by = [
+            plan.taught_by for plan in (ledger.plans() if ledger else []) if plan.id == policy.certificate.plan_id
+        ]
+        return f"a policy released under this ledger{', taught by ' if taught_by else ''}{''.join(taught_by)}"
     if isinstance(policy, Behaviour):
         return "the policy that made the records"
+    if origin is not None and origin.plans:
+        from_ = f"made from the release{'s' if len(origin.plans) > 1 else ''} {', '.join(origin.plans)} of this ledger"
+    else:
+        from_ = "fixed without these records"
     if isinstance(policy, Callable):
-        return f"the user's function {policy.function}, fixed without these records (declared by the user)"
-    return f"a public {type(policy).__name__} policy over {policy.actions} actions, fixed without these records"
+        return f"the user's function {policy.function}, {from_} (declared by the user)"
+    declared = " (declared by the user)" if origin is not None else ""
+    public = "" if origin is not None and origin.plans else "public "
+    return f"a {public}{type(policy).__name__} policy over {policy.actions} actions, {from_}{declared}"

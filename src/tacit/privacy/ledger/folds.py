@@ -52,6 +52,13 @@ def teacher(folds: frozenset[Fold] | None) -> Teacher:
     return EVERYBODY if folds is None else _NAMES[min(folds)]
 
 
+def judged(folds: frozenset[Fold] | None, *, evaluates: bool) -> tuple[Fold, ...]:
+    """Where a plan on these folds says how good a policy is: all over if it evaluates, else where fold 1 judges."""
+    if evaluates:
+        return FOLDS if folds is None else tuple(sorted(folds))
+    return (JUDGING,) if folds == frozenset(FOLDS) else ()
+
+
 def places(parts: Sequence[Any]) -> dict[str, Any]:
     """What a list of releases says of a plan with these parts: who pays and who taught, where that is not everybody."""
     folds = folds_of(parts)

@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, written
-from tacit.privacy.ledger.folds import EVERYBODY, Balance, Fold, Teacher, alone, folds_of, teacher
+from tacit.privacy.ledger.folds import EVERYBODY, Balance, Fold, Teacher, alone, folds_of, judged, teacher
 from tacit.privacy.ledger.persistent import PersistentDict
 from tacit.units import Unit
 
@@ -83,6 +83,7 @@ class PlanSummary:
     Args:
         fold: the one fold that pays, or None where both do.
         taught_by: whom its release was learned from.
+        judges: the folds on which it says how good a policy is.
     """
 
     id: str
@@ -93,6 +94,7 @@ class PlanSummary:
     claimed: int
     fold: Fold | None
     taught_by: Teacher
+    judges: tuple[Fold, ...] = ()
 
     @property
     def who(self) -> str:
@@ -225,6 +227,7 @@ class LedgerState:
                 claimed=sum(plan.claimed.values()),
                 fold=alone(plan.folds),
                 taught_by=teacher(plan.folds),
+                judges=judged(plan.folds, evaluates=plan.evaluates),
             )
             for name, plan in sorted(self.plans.items(), key=lambda item: item[1].seq)
         ]

@@ -250,13 +250,14 @@ def _check_profile(event: DpEvent, unit: Unit) -> None:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """What the ledger records about a plan: its method, every public field, and its parts.
+    """What the ledger records about a plan: its method, every public field, its parts, and whether it `evaluates`.
 
     The parts follow from the fields, but for a plan of a caller's own or another version's: a plan that is reopened has
     to have the parts that were charged.
     """
     parts = certified_parts(plan.parts())
-    return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts}
+    evaluates = {"evaluates": True} if getattr(plan, "evaluates", False) else {}
+    return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts} | evaluates
 
 
 # Which plans may share records with a release of prefixes: held-out trajectories are used for nothing else.

@@ -1,0 +1,176 @@
+"""Where a policy comes from, and what may therefore be said of it from the same records.
+
+A policy that people helped to choose looks better on these people than it is. So a statement about its value is made
+on people who did not: the ledger knows which fold taught its own releases, any other policy is declared, and what was
+said before of the judging people is counted. `proofs/off_policy_evaluation.md` has the proof and its limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.errors import PlanError
+from tacit.privacy.certificate.certificate import Certificate, Release
+from tacit.privacy.ledger.folds import FOLDS, Fold, taught
+from tacit.privacy.ledger.ledger import Ledger, LedgerView, PlanSummary
+
+MOST_LEVEL = 0.998
+"""The largest nominal level for which an interval's coverage was checked."""
+_EVERYBODY = frozenset[Fold](FOLDS)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a policy comes from: which releases of the records' own ledger it was made from.
+
+    Args:
+        plans: their ids in the ledger, as `tacit ledger show` prints them; none for a public policy, which owes nothing
+            to the records.
+        certified: whether the policy is such a release itself, as its certificate says; else this is declared.
+    """
+
+    plans: tuple[str, ...] = ()
+    certified: bool = False
+
+    @classmethod
+    def public(cls) -> Origin:
+        """Declared: nothing that was released from these records had a part in the policy, nor had these records."""
+        return cls()
+
+    @classmethod
+    def made_from(cls, *releases: str | Release[Any] | Certificate) -> Origin:
+        """Declared: the policy was made from these releases (or ids of their plans), such as from synthetic rows."""
+        ids = [one if isinstance(one, str) else _certificate(one).plan_id for one in releases]
+        return cls(tuple(sorted(set(ids))))
+
+    @classmethod
+    def of(cls, release: Release[Any]) -> Origin:
+        """That of a policy which is itself what was released."""
+        return cls((release.certificate.plan_id,), certified=True)
+
+
+def _certificate(release: Release[Any] | Certificate) -> Certificate:
+    return release if isinstance(release, Certificate) else release.certificate
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What may be said of a policy from the records of a ledger.
+
+    Args:
+        free: the folds that taught nothing of it.
+        level: at which level an interval is given, or None where there is none.
+        words: why there is none, or why it is at another level than was asked for; empty otherwise.
+        declared: whether it is known, or need not be, where the policy comes from.
+    """
+
+    free: frozenset[Fold]
+    level: float | None
+    words: str = ""
+    declared: bool = True
+
+
+def standing(
+    ledger: Ledger | LedgerView,
+    origins: Sequence[Origin | None],
+    *,
+    level: float,
+    judges: frozenset[Fold] | None = None,
+    since: int | None = None,
+    besides: frozenset[Fold] = frozenset(),
+) -> Standing:
+    """What a ledger lets be said of a policy.
+
+    Args:
+        ledger: of the records that judge it.
+        origins: what was declared of it, now and before; None where nothing was.
+        level: the nominal coverage that is asked for.
+        judges: the folds that the judging sums are over; None takes the free ones.
+        since: how many plans the ledger held when the policy was declared for the first time; None is now.
+        besides: folds that taught something else which the statement takes for fixed.
+
+    Raises:
+        PlanError: an origin names a plan that the ledger does not hold.
+    """
+    plans = ledger.plans()
+    declared = [origin for origin in origins if origin is not None]
+    taught_by = besides.union(*(teachers(ledger, origin) for origin in declared))
+    own = [_place(plans, plan_id) for origin in declared if origin.certified for plan_id in origin.plans]
+    begun = max(own, default=len(plans) if since is None else since)
+    free = _EVERYBODY - taught_by
+    judges = (free or _EVERYBODY) if judges is None else judges
+    if not declared and (earlier := next((plan for plan in plans[:begun] if plan.claimed), None)) is not None:
+        return Standing(
+            free,
+            None,
+            f"no interval: where the policy comes from was not declared, and the ledger holds a release already (plan "
+            f"{earlier.id}). Declare it: public, or made from that plan",
+            declared=False,
+        )
+    if judges & taught_by:
+        who = "everybody" if not free else f"fold {min(taught_by)}"
+        again = "learn the policy on fold 0 (tacit improve does), and fold 1 can judge it"
+        return Standing(
+            free,
+            None,
+            f"no interval: {who} taught the policy, and a policy looks better than it is on the people who taught it. "
+            f"To get one, {again if not free else f'evaluate it on fold {min(free)}'}",
+        )
+    return _after(free, level, sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in plans[:begun]))
+
+
+def teachers(ledger: Ledger | LedgerView, origin: Origin) -> frozenset[Fold]:
+    """The folds that taught a policy of this origin: of what was made from a release, all that the release read.
+
+    Raises:
+        PlanError: the ledger does not hold one of the plans.
+    """
+    plans = ledger.plans()
+    sources = [plans[_place(plans, plan_id)] for plan_id in origin.plans]
+    every = [taught(plan.taught_by) if origin.certified else _reads(plan) for plan in sources]
+    return frozenset[Fold]().union(*every)
+
+
+def _after(free: frozenset[Fold], level: float, count: int) -> Standing:
+    """The standing after so many evaluations on the judging people, each of which could have led to this policy."""
+    wider = level_after(level, count)
+    if wider == level:
+        return Standing(free, level)
+    before = f"{count} evaluation{'s' if count > 1 else ''} on the same people came before this policy was"
+    if wider is None:
+        return Standing(free, None, f"no interval: {before} released or declared, too many to allow for its choice")
+    return Standing(
+        free,
+        wider,
+        f"{100 * level:g} % were asked for; {before} released or declared, so the interval is one of "
+        f"{100 * wider:.4g} %: whichever of {count + 1} policies was chosen by them, {100 * level:g} % hold for it",
+    )
+
+
+def level_after(level: float, count: int) -> float | None:
+    """1 - (1 - level) / (count + 1): the level at which `count` + 1 intervals hold together at `level`.
+
+    Returns:
+        None where that is beyond `MOST_LEVEL`.
+    """
+    wider = level if not count else 1 - (1 - level) / (count + 1)
+    return wider if wider <= max(level, MOST_LEVEL) else None
+
+
+def _place(plans: Sequence[PlanSummary], plan_id: str) -> int:
+    for at, plan in enumerate(plans):
+        if plan.id == plan_id:
+            return at
+    raise PlanError(
+        f"the ledger of these records holds no plan {plan_id!r}",
+        where="Origin",
+        expected="plans of this ledger, as tacit ledger show prints them, or a public policy",
+        remedy="name the release that the policy was made from; what other records alone taught is public here",
+    )
+
+
+def _reads(plan: PlanSummary) -> frozenset[Fold]:
+    """The folds that a plan's sums are over."""
+    return _EVERYBODY if plan.fold is None else frozenset({plan.fold})

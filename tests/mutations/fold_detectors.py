@@ -1,0 +1,87 @@
+"""Detectors of folds: what either of them pays, and whether those who taught a policy judge it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vault_cases import GivenParts, open_vault, unit_of
+
+from tacit import off_policy_evaluation as ope
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.errors import BudgetExceeded
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Relation
+
+RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
+HALF = PoissonSum(name="half", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0)
+PLAN = ope.ImportanceSampling(problem=ope.Problem(gamma=1.0, horizon=1))
+
+
+def budget_of_folds(folder: Path) -> None:
+    """On either fold no more plans are admitted than the budget of its people covers, deltas of movers included."""
+    for relation in RELATIONS:
+        for fold, delta in ((0, 1e-4), (1, 1e-4), (None, 4e-4)):
+            name = f"{relation} {fold}"
+            vault = open_vault(folder, [[0.5]], unit=unit_of(1_000, relation), epsilon=25.0, name=name)
+            admitted = []
+            for i in range(12):
+                clip, at = 1.0 + 0.1 * i, i % 2 if fold is None else fold
+                own = (dataclasses.replace(HALF, clip_norm=clip, fold=at),)  # type: ignore[arg-type]
+                plan = plans.account(GivenParts(own), unit=vault.unit, delta=delta)
+                try:
+                    vault.reserve(plan)
+                except BudgetExceeded:
+                    break
+                admitted.append((at, plan))
+            for at in (0, 1):
+                own_cost = sum(plan.epsilon or 0.0 for where, plan in admitted if where == at)
+                assert own_cost <= 25.0, f"fold {at} was charged for {own_cost:.3g} of 25"
+            deltas = [plan.delta or 0.0 for where, plan in admitted if relation == "replace_one" or where == 0]
+            assert sum(deltas) <= 5e-4 * (1 + 1e-9), f"the deltas add up to {sum(deltas):.2g}"
+
+
+def judged_by_others(folder: Path) -> None:
+    """A policy that everybody taught has no interval, and one that came after evaluations a wider one."""
+    spec = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
+    generator, n = np.random.default_rng(0), 60
+    context = generator.integers(2, size=n)
+    columns: dict[str, Any] = {
+        "observations": context,
+        "actions": generator.integers(2, size=n),
+        "rewards": generator.integers(2, size=n).astype(np.float32),
+        "next_observations": context,
+        "terminations": np.ones(n, bool),
+        "propensities": np.full(n, 0.5, np.float32),
+    }
+    data = Trajectories.from_arrays(
+        **columns, unit_ids=np.arange(n), episode_ids=np.arange(n), spec=spec, simulated=True
+    )
+    unit = unit_of(100)
+    with Ledger(folder / "judges.ledger", unit, epsilon=1e6, delta=5e-3) as ledger:
+        vault = Vault(data, ledger)
+        policies = iter([ope.Tabular(np.array([[0.5, 0.5], [p, 1 - p]])) for p in np.linspace(0.1, 0.9, 9)])
+
+        def evaluated(policy: Any, epsilon: float = 1.0, fold: Any = None, **origin: Any) -> Any:
+            plan = dataclasses.replace(PLAN, fold=fold).calibrate(unit=unit, epsilon=epsilon, delta=1e-5)
+            return ope.fit(plan, vault, policy, **origin)
+
+        taught = {fold: evaluated(ope.Behaviour(), 1.5, fold).certificate for fold in (None, 0)}
+        own = evaluated(Release(next(policies), taught[0])).value.interval
+        assert own is not None, "a policy that fold 0 taught cannot be judged by fold 1"
+        assert evaluated(Release(next(policies), taught[None])).value.interval is None, "who taught it judges it"
+        made = ope.Origin.made_from(taught[None])
+        assert evaluated(next(policies), origin=made).value.interval is None, "who taught it judges it"
+        assert evaluated(next(policies)).value.interval is None, "a policy of unknown origin has an interval"
+        first, second = (evaluated(next(policies), origin=ope.Origin.public()).value.interval for _ in range(2))
+        assert 0.95 < first.level < second.level, "evaluations that came before are not counted"
+
+
+FOLD_DETECTORS = (budget_of_folds, judged_by_others)

@@ -1,0 +1,68 @@
+"""Mistakes about folds: who pays, who taught, and who may judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tacit.privacy.ledger import folds, state
+from tacit.privacy.ledger.folds import Balance
+from tacit.privacy.vault import origins
+
+
+def charge_of_a_fold_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Plans on fold 1 alone are charged to nobody."""
+    real = Balance._shares
+
+    def shares(self: Balance, charge: Any, fold: Any) -> Any:
+        return (None, None) if fold == 1 else real(self, charge, fold)
+
+    patch.setattr(Balance, "_shares", shares)
+
+
+def movers_deltas_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Who is exchanged for somebody of the other fold is taken to meet the plans of one fold alone."""
+
+    def shares(self: Balance, charge: Any, fold: Any) -> Any:
+        return (charge, charge) if fold is None else (charge, None) if fold == 0 else (None, charge)
+
+    patch.setattr(Balance, "_shares", shares)
+
+
+def fold_of_the_parts_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Whatever its parts read, fold 0 taught a release."""
+    patch.setattr(state, "teacher", lambda _: "fold 0")
+    patch.setattr(folds, "teacher", lambda _: "fold 0")
+
+
+def teachers_judge(patch: pytest.MonkeyPatch) -> None:
+    """An interval although everybody taught the policy."""
+    patch.setattr(origins, "teachers", lambda *_: frozenset())
+
+
+def undeclared_is_public(patch: pytest.MonkeyPatch) -> None:
+    """A policy of which nothing was declared is taken for public."""
+    real = origins.standing
+
+    def standing(ledger: Any, known: Any, **more: Any) -> Any:
+        return real(ledger, [*known, origins.Origin.public()], **more)
+
+    from tacit.methods.off_policy_evaluation import algorithm
+
+    patch.setattr(algorithm, "standing", standing)
+
+
+def evaluations_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """However many evaluations came before, the interval is as wide as that of the first."""
+    patch.setattr(origins, "level_after", lambda level, count: level)
+
+
+FOLDS = (
+    ("a fold's charge forgotten", charge_of_a_fold_forgotten, ("budget_of_folds",)),
+    ("movers' deltas forgotten", movers_deltas_forgotten, ("budget_of_folds",)),
+    ("the parts' fold ignored", fold_of_the_parts_ignored, ("judged_by_others",)),
+    ("teachers judge", teachers_judge, ("judged_by_others",)),
+    ("undeclared is public", undeclared_is_public, ("judged_by_others",)),
+    ("evaluations not counted", evaluations_not_counted, ("judged_by_others",)),
+)
