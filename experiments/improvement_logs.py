@@ -30,6 +30,8 @@ SHOWN = (0.5, 0.3, 0.2)
 DEVICES = (0.6, 0.3, 0.1)
 """Shares of mobile, desktop and tablet."""
 OLDEST, MEAN_AGE, MOST_EVENTS, LATE = 3_650.0, 400.0, 5, 18
+DECLARED = 4_000.0
+"""Days, the public bound of an age: a round number."""
 LOGGED_RATE, BEST_RATE = 0.0627667, 0.1001667
 """Click rates of the logs and of the best policy, to seven digits; `rate_of` gives them exactly."""
 
@@ -44,7 +46,7 @@ def click_rates(device: Array, hour: Array) -> FloatArray:
 def clicks_spec(scale: float = 1.0) -> PublicSpec:
     """As `tacit data import` makes it of a spec with these columns."""
     device = Column("device", "category", labels=("mobile", "desktop", "tablet"))
-    columns = (device, Column("hour", "integer", 0, 23), Column("account_age_days", low=0.0, high=OLDEST))
+    columns = (device, Column("hour", "integer", 0, 23), Column("account_age_days", low=0.0, high=DECLARED))
     low, high = np.array([column.bounds for column in columns]).T
     return PublicSpec(
         Box(tuple(low.tolist()), tuple(high.tolist()), columns),

@@ -104,6 +104,8 @@ def command_line(
 
 
 QUEUE: tuple[Job, ...] = (
+    Job("improvement", 1.0),
+    Job("improvement_null", 1.5),
     Job("mobility_attack", 1.0),
     Job("dppg_votes", 4.0),
     Job("mazes_plan", 1.0),
