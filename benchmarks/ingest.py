@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from benchmarks import timing
 from tacit.data import Column, PublicSpec
 from tacit.data.sources import lake, sorting
+from tacit.data.sources.engine import MEMORY
 from tacit.data.spec import space_of
 
 ROWS = 10_000_000
@@ -71,7 +72,7 @@ def queried(path: Path, folder: Path) -> int:
 
     following = ", ".join(f"lead({name}) OVER (PARTITION BY patient ORDER BY minute)" for name in NUMBERS)
     with duckdb.connect(":memory:") as engine:
-        for setting in (f"memory_limit = '{sorting.MEMORY}'", "threads = 1", f"temp_directory = '{folder / 'spill'}'"):
+        for setting in (f"memory_limit = '{MEMORY}'", "threads = 1", f"temp_directory = '{folder / 'spill'}'"):
             engine.execute(f"SET {setting}")
         rows = engine.sql(f"SELECT *, {following} FROM read_parquet('{path}') ORDER BY patient, minute")
         return sum(batch.num_rows for batch in rows.to_arrow_reader(65_536))

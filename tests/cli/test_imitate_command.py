@@ -426,3 +426,44 @@ def test_missing_files(
     given = [str(tmp_path / "there.csv.gz") if word == "THERE" else word for word in words]
     assert run("imitate", *given, "--out", str(tmp_path / "run")) == 6
     assert message in capsys.readouterr().err
+
+
+def halved(folder: Path) -> tuple[Path, Path]:
+    """The people of the city, half of them in each of two files."""
+    everybody = people()
+    first = everybody["user"].isin(sorted(set(everybody["user"]))[:10])
+    for name, part in (("a.csv", everybody[first]), ("b.csv", everybody[~first])):
+        part.to_csv(folder / name, index=False)
+    return folder / "a.csv", folder / "b.csv"
+
+
+def test_every_source_knows_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = halved(tmp_path)
+    whole = str(tmp_path / "whole.ledger")
+    both: list[Any] = ["imitate", str(a), str(b), *POINTS, "--budget-epsilon", "9", "--budget-delta", "9e-3"]
+    assert run(*both, "--ledger", whole, "--out", str(tmp_path / "both")) == 0
+    for path in (a, b):
+        capsys.readouterr()
+        assert run("imitate", str(path), *POINTS, "--out", str(tmp_path / "one")) == 3
+        assert f"give --ledger {whole}" in capsys.readouterr().err
+        assert not Path(f"{path}.ledger").exists()
+    less = [word if word != "4" else "3" for word in POINTS]
+    assert run("imitate", str(b), *less, "--ledger", whole, "--out", str(tmp_path / "one")) == 0
+    assert len(Ledger.read(whole).plans()) == 2
+
+
+def test_sources_of_two_ledgers_are_refused_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = halved(tmp_path)
+    for path in (a, b):
+        assert run("imitate", str(path), *POINTS, "--out", str(tmp_path / f"{path.stem}.run")) == 0
+    for ledger in (f"{a}.ledger", f"{b}.ledger", str(tmp_path / "new")):
+        capsys.readouterr()
+        assert run("imitate", str(a), str(b), *POINTS, "--ledger", ledger, "--out", str(tmp_path / "both")) == 3
+        assert "these records have a ledger already" in capsys.readouterr().err
+
+
+def test_notes_of_a_run_that_failed_are_taken_back(tmp_path: Path) -> None:
+    a, b = halved(tmp_path)
+    b.write_text(a.read_text())  # everybody is in both files
+    assert run("imitate", str(a), str(b), *POINTS, "--ledger", str(tmp_path / "new"), "--out", str(tmp_path / "r")) == 2
+    assert sorted(path.name for path in tmp_path.iterdir() if "json" in path.name) == []

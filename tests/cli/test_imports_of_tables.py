@@ -345,11 +345,11 @@ def test_parts_of_a_column_and_ids_in_mixed_case(
     words = ["data", "import", "hb.parquet", "--spec", "hb.toml", "--unit", "id", "--time", "hour", "--next"]
     words += ["--column", "hb=vitals.hb", "--reward"]
     assert main([*words, "0", "--out", "refused"]) == 2
-    assert "two unit ids differ in their case alone" in (shown := capsys.readouterr().err)
+    assert "two unit ids differ by case, width, form or invisible" in (shown := capsys.readouterr().err)
     assert "nn-1" not in shown.lower()
     last = "coalesce(lag(vitals.hb) OVER (PARTITION BY id ORDER BY hour) / -100, 0)"
-    assert main([*words, last, "--out", "merged", "--unit-case", "merge"]) == 0
-    assert main([*words, last, "--out", "kept", "--unit-case", "keep"]) == 0
+    assert main([*words, last, "--out", "merged", "--unit-key", "folded"]) == 0
+    assert main([*words, last, "--out", "kept", "--unit-key", "exact"]) == 0
     merged, kept = (Trajectories.open(name) for name in ("merged", "kept"))
     assert np.asarray(merged.columns["observations"])[:, 0].tolist() == [12.5, 9.5, 10, 2]
     assert merged.columns["rewards"].tolist() == pytest.approx([0, -0.125, -0.095, 0])  # windows see one unit, too
@@ -361,4 +361,4 @@ def test_parts_of_a_column_and_ids_in_mixed_case(
     bounds += '"reward": {"kind": "box", "low": [0], "high": [1]}, "source": "physics", "terminals": true}'
     Path("bounds.json").write_text(bounds)
     assert main(["data", "import", "hb.npz", "--unit", "id", "--spec", "bounds.json", "--out", "arrays"]) == 2
-    assert "two unit ids differ in their case alone" in capsys.readouterr().err
+    assert "two unit ids differ by case, width, form or invisible" in capsys.readouterr().err

@@ -169,7 +169,7 @@ def test_ids_that_are_lists_are_refused(ids: Any) -> None:
     cells = np.empty(2, object)
     cells[:] = [np.asarray(one) for one in ids]
     two = {name: values[:2] for name, values in arrays().items() if isinstance(values, np.ndarray)}
-    with pytest.raises(TacitError, match="neither text nor a whole number"):
+    with pytest.raises(TacitError, match="neither text, bytes nor a whole number"):
         Trajectories.from_arrays(**{**two, "unit_ids": cells, "episode_ids": None}, spec=SPEC)
 
 

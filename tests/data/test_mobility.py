@@ -178,7 +178,7 @@ def bad(column: str, row: int, value: Any) -> pd.DataFrame:
         (bad("lat", 1, np.nan), UTC, "row 2: a latitude or longitude is missing"),
         (bad("lon", 2, np.inf), UTC, "row 3: a latitude or longitude is missing"),
         (bad("user", 1, None), UTC, "row 2: a user id is missing"),
-        (bad("user", 1, 1.5), UTC, "row 2: a user id is missing"),
+        (bad("user", 1, 1.5), UTC, "row 2: a user id is neither text"),
         (bad("time", 1, None), UTC, "row 2: a time is missing"),
         (bad("time", 3, "yesterday"), UTC, "row 4: a time is missing or not a time"),
         (bad("time", 3, "1920-01-01 00:00:00"), UTC, "row 4: a time is before 1970"),

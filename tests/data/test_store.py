@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from records import SPEC, arrays, same, trajectories, with_propensities
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories, store
+from tacit.data.unit_keys import names
 from tacit.errors import DataError, FileError
 
 
@@ -38,7 +39,7 @@ def test_ingest_straight_to_disk(tmp_path: Path) -> None:
     assert not Trajectories.open(tmp_path / "set").simulated
     assert not data.columns["rewards"].flags.writeable
     written = {path.stem for path in (tmp_path / "set").iterdir()}
-    assert written == {"spec", *data.columns, "order", "offsets", "episodes"}
+    assert written == {"spec", *data.columns, "order", "offsets", "episodes", "names"}
     assert (tmp_path / "set").stat().st_mode & 0o077 == 0
 
 
@@ -61,17 +62,27 @@ def test_the_name_of_the_column_of_the_units_is_kept(tmp_path: Path) -> None:
         assert store.read_unit(tmp_path / f"copy of {folder.name}") == kept
 
 
-def test_old_folders_have_units_with_ids_and_no_propensities(tmp_path: Path) -> None:
-    data = Trajectories.from_arrays(**arrays())
-    data.save(tmp_path / "set")
-    assert store.read_unit(tmp_path / "set") is None
-    old = SPEC.to_json()
-    del old["propensities"]
-    values = {"format": "tacit.trajectories", "version": 1, "simulated": False, "spec": old}
-    (tmp_path / "set" / "spec.json").write_text(json.dumps(values))
-    same(data, Trajectories.open(tmp_path / "set"))
-    (tmp_path / "set" / "spec.json").write_text(json.dumps({**values, "owner": "household"}))
-    with pytest.raises(FileError, match=r"spec\.json is missing or damaged"):
+def test_an_unknown_kind_of_unit_or_law_is_damage(tmp_path: Path) -> None:
+    Trajectories.from_arrays(**arrays()).save(tmp_path / "set")
+    said = json.loads((tmp_path / "set" / "spec.json").read_text())
+    for wrong in ({"owner": "household"}, {"unit_key": "merge"}, {"queried": 1}, {"version": 1}):
+        (tmp_path / "set" / "spec.json").write_text(json.dumps({**said, **wrong}))
+        with pytest.raises(FileError, match=r"spec\.json is missing or damaged"):
+            Trajectories.open(tmp_path / "set")
+
+
+def test_names_are_kept_and_needed(tmp_path: Path) -> None:
+    data = Trajectories.from_arrays(**arrays(), unit_key="exact", store=tmp_path / "set")
+    data.save(tmp_path / "copy")
+    for folder in ("set", "copy"):
+        records = Trajectories.open(tmp_path / folder)._records
+        np.testing.assert_array_equal(records.names, names(["ann", "bob"]))
+        assert records.unit_key == "exact"
+    np.save(tmp_path / "copy" / "names.npy", names(["ann", "bob", "eve"]))
+    with pytest.raises(FileError, match="not one name for each unit"):
+        Trajectories.open(tmp_path / "copy")
+    (tmp_path / "set" / "names.npy").unlink()
+    with pytest.raises(FileError, match=r"names\.npy"):
         Trajectories.open(tmp_path / "set")
 
 
@@ -210,6 +221,7 @@ def test_mapped_rows_stay_on_disk(tmp_path: Path) -> None:
         order=np.arange(rows),
         offsets=np.arange(0, rows + 1, 100),
         episodes=np.arange(0, rows + 1, 100),
+        names=names(map(str, range(rows // 100))),
     )
     store.write(records, spec, folder, simulated=True)
     assert sum(path.stat().st_size for path in folder.iterdir()) > 200e6
@@ -253,5 +265,5 @@ def test_ingest_to_memory_holds_little_more_than_the_records() -> None:
     held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert data.counts() == {"transitions": rows, "episodes": rows, "units": rows}
-    assert held == pytest.approx(rows * (4 + 4 + 8 + 4 + 1 + 1 + 3 * 8), rel=0.01)
+    assert held == pytest.approx(rows * (4 + 4 + 8 + 4 + 1 + 1 + 3 * 8 + 16), rel=0.01)
     assert peak < 1.6 * held

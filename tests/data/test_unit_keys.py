@@ -29,22 +29,8 @@ def test_one_key(text, ids):
     assert {unit_keys.key(value) for value in ids} == ({text} if ids else set())
 
 
-MISSING = [
-    None,
-    float("nan"),
-    np.nan,
-    pd.NA,
-    pd.NaT,
-    decimal.Decimal("nan"),
-    "",
-    " \t",
-    "NA",
-    "na",
-    "nan",
-    "NULL",
-    "n/a",
-]
-MISSING += ["None", "<NA>", "NaT", b""]
+MISSING = [None, float("nan"), np.nan, pd.NA, pd.NaT, decimal.Decimal("nan"), "", " \t", "NA", "nan", "NaN", "N/A"]
+MISSING += [" null\n", "None", "<NA>", b""]
 
 
 @pytest.mark.parametrize("value", MISSING, ids=str)
@@ -94,6 +80,10 @@ def test_twins_are_refused_or_declared(one, other):
 @pytest.mark.parametrize(("one", "other"), [("1", "01"), ("1", "1.0"), ("ab", "a b"), ("\u0430", "a"), ("-1", "1")])
 def test_other_differences_are_no_twins(one, other):
     unit_keys.require_no_twins([one, other, one], "a.csv")
+
+
+def test_white_space_is_what_python_strips():
+    assert "".join(chr(code) for code in range(0x110000) if chr(code).isspace()) == unit_keys.WHITE
 
 
 def test_folding_again_changes_nothing():

@@ -19,6 +19,7 @@ from bit_detectors import BIT_DETECTORS
 from consensus_detectors import CONSENSUS_DETECTORS
 from federated_detectors import FEDERATED_DETECTORS
 from fold_detectors import FOLD_DETECTORS
+from identity_detectors import IDENTITY_DETECTORS
 from improvement_detectors import IMPROVEMENT_DETECTORS
 from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
@@ -205,19 +206,21 @@ def sampler_law(folder: Path) -> None:
 
 
 def neighbours_of_halves(folder: Path) -> None:
-    """The first one leaves: everybody else stays in the same half, and one half's sum does not move."""
+    """The first one leaves, with an id or without: all others stay in their half, and one half's sum does not move."""
     part = PoissonSum(name="half", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0)
     halves = tuple(dataclasses.replace(part, name=f"half {fold}", fold=fold) for fold in (0, 1))
-    sums = []
-    with Ledger(folder / "a.ledger", unit_of(100), epsilon=1e6, delta=1e-3) as ledger:
-        for clip, present in ((1.0, range(40)), (1.5, range(1, 40))):  # two plans under one ledger
-            own = tuple(dataclasses.replace(half, clip_norm=clip) for half in halves)
-            vault = Vault(told_apart_by_rewards([[i / 10] for i in present]), ledger, noise=Silent())
-            run = vault.reserve(plans.account(GivenParts(own), unit=vault.unit, delta=1e-4))
-            sums.append([vault.noisy_sum(run, half.name, Named(10))[0] * 100 for half in own])
-    moved = sorted(float(np.linalg.norm(a - b)) for a, b in zip(*sums, strict=True))
-    assert moved[0] < 0.01, "both halves change when one unit leaves"
-    assert moved[1] <= 1.0 + 2**-7, f"one unit moved its half by {moved[1]:.3g} clips"
+    for named in (True, False):
+        sums = []
+        with Ledger(folder / f"{named}.ledger", unit_of(100), epsilon=1e6, delta=1e-3) as ledger:
+            for clip, present in ((1.0, range(40)), (1.5, range(1, 40))):  # two plans under one ledger
+                own = tuple(dataclasses.replace(half, clip_norm=clip) for half in halves)
+                data = told_apart_by_rewards([[i / 10] for i in present], present if named else None)
+                vault = Vault(data, ledger, noise=Silent())
+                run = vault.reserve(plans.account(GivenParts(own), unit=vault.unit, delta=1e-4))
+                sums.append([vault.noisy_sum(run, half.name, Named(10))[0] * 100 for half in own])
+        moved = sorted(float(np.linalg.norm(a - b)) for a, b in zip(*sums, strict=True))
+        assert moved[0] < 0.01, "both halves change when one unit leaves"
+        assert moved[1] <= 1.0 + 2**-7, f"one unit moved its half by {moved[1]:.3g} clips"
 
 
 def fixed_size_law(folder: Path) -> None:
@@ -354,6 +357,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     noise_law,
     sampler_law,
     neighbours_of_halves,
+    *IDENTITY_DETECTORS,
     fixed_size_law,
     replaced_record,
     hostile_rows,

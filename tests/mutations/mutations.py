@@ -10,6 +10,7 @@ import bit_mutations
 import consensus_mutations
 import federated_mutations
 import fold_mutations
+import identity_mutations
 import improvement_mutations
 import learning_mutations
 import ledger_mutations
@@ -329,6 +330,7 @@ MUTATIONS = (
     Mutation("filter that admits all", filter_that_admits_all, ("budget",)),
     Mutation("plan taken at its word", plan_taken_at_its_word, ("budget",)),
     Mutation("halves by position", halves_by_position, ("neighbours_of_halves",)),
+    Mutation("halves by rows", identity_mutations.halves_by_rows, ("edits_move_no_half",)),
     Mutation("fixed size with replacement", places_with_replacement, ("fixed_size_law",)),
     Mutation("replacement as removal", replacement_as_removal, ("replaced_record",)),
     Mutation("everybody is let in", online_mutations.everybody_is_let_in, (MEETINGS,)),

@@ -33,6 +33,8 @@ from tacit.cli.run_folder import (
     require_packages,
     settings_of,
 )
+from tacit.data import unit_keys
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, FileError
 from tacit.evaluation.report import AlignmentReport, Sample, Wrote
 from tacit.evaluation.report.alignment import Role
@@ -225,7 +227,7 @@ def _learned(command: Align, plan: Planned, writer: Writer, reward: Judge | None
         return _learned_from_pairs(command, plan, writer, run)
     with progress("Reading the texts"):
         texts: dict[str, list[str]] = {}
-        for person, (text,) in read_rows(command.data, command.person, [command.text]):
+        for person, (text,) in read_rows(command.data, command.person, [command.text], command.unit_key):
             texts.setdefault(person, []).append(text)
     people = People(plan, writer, texts, seed=command.seed, simulated=command.simulated)
     plain_files.private_folder(run.inside(PRIVATE))
@@ -250,14 +252,15 @@ def _learned(command: Align, plan: Planned, writer: Writer, reward: Judge | None
 
 def _learned_from_pairs(command: Align, plan: PreferencePlan, writer: Writer, run: RunFolder) -> Release[Steered]:
     with progress("Reading the preferences"):
-        rows = read_rows(command.data, command.person, [command.text, *command.preferred])
+        columns = [command.text, *command.preferred]
+        rows = read_rows(command.data, command.person, columns, command.unit_key)
         people = [person for person, _ in rows]
         if command.feedback is None:
             pairs = [(prompt, chosen, rejected) for _, (prompt, chosen, rejected) in rows]
         else:
             rated = [(prompt, text, _number(rating, command)) for _, (prompt, text, rating) in rows]
             people, pairs = rated_pairs(people, rated)
-        data = pairs_of(plan, writer, people, pairs, simulated=command.simulated)
+        data = pairs_of(plan, writer, people, pairs, unit_key=command.unit_key, simulated=command.simulated)
     with (
         budget.opened(command, plan, run) as ledger,
         budget.spending(ledger, WORDS),
@@ -288,39 +291,55 @@ def _number(text: str, command: Align) -> float:
     return value
 
 
-def read_rows(path: Path, person: str, columns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Each row's id and texts, in the order of the file.
+def read_rows(
+    path: Path, person: str, columns: Sequence[str], unit_key: UnitKey | None = None
+) -> list[tuple[str, tuple[str, ...]]]:
+    """The key of each row's id (see `tacit.data.unit_keys`) and its texts, in the order of the file.
 
     Args:
         path: CSV file with a header.
         person, columns: that are read.
+        unit_key: what ids are that differ by case or form alone.
 
     Raises:
         FileError: the file is missing or damaged.
-        DataError: a column is missing, or a row has no id or no text.
+        DataError: a column is missing or there twice, a row has no id, no text or another number of cells than the
+            header, or two ids differ by case or form alone.
     """
-    found = []
+    found: list[tuple[str, tuple[str, ...]]] = []
+    bad: tuple[int, str] | None = None
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(file)
-            if not {person, *columns} <= set(rows.fieldnames or ()):
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file, strict=True)
+            header = next(rows, [])
+            if any(header.count(name) != 1 for name in (person, *columns)):
                 raise DataError(
-                    "a column is missing",
+                    "a column is missing, or there twice",
                     where=str(path),
-                    expected=f"a header with {', '.join(map(repr, (person, *columns)))}",
+                    expected=f"a header with {', '.join(map(repr, (person, *columns)))}, each once",
                     remedy="name the columns as the header spells them",
                 )
-            for number, row in enumerate(rows, start=2):
-                if not row[person] or any(row[name] is None for name in columns):
-                    raise DataError(
-                        f"row {number} has no id or no text",
-                        where=str(path),
-                        expected="an id in every row: texts of nobody cannot be counted as one person's",
-                        remedy="leave such rows out of the file",
-                    )
-                found.append((row[person], tuple(row[name] for name in columns)))
+            places = [header.index(name) for name in columns]
+            for number, row in enumerate((row for row in rows if row), start=2):
+                if len(row) != len(header):
+                    bad = (number, "has more or fewer cells than the header")
+                    break
+                try:
+                    key = unit_keys.key(row[header.index(person)], unit_key)
+                except unit_keys.NoKey:
+                    bad = (number, "has no id")
+                    break
+                found.append((key, tuple(row[place] for place in places)))
     except (OSError, UnicodeDecodeError, csv.Error):
         raise _unreadable(path, "a CSV file in UTF-8 with a header") from None
+    if bad is not None:
+        raise DataError(
+            f"row {bad[0]} {bad[1]}",
+            where=str(path),
+            expected="an id in every row, as texts of nobody are not one person's, and a cell for each column",
+            remedy="correct the row, or leave it out of the file",
+        )
+    unit_keys.require_no_twins((key for key, _ in found), str(path), unit_key)
     return found
 
 

@@ -61,42 +61,55 @@ def require_unit(command: Command) -> None:
 
 def ledger_path(command: Command) -> Path:
     """The ledger's file: as asked for, else beside the records, never in the folder that gets published."""
-    return _beside(command) if command.ledger is None else command.ledger
+    return _beside(command.data) if command.ledger is None else command.ledger
 
 
-def _beside(command: Command) -> Path:
-    data = Path(_real(command.data))
+def _beside(source: Path) -> Path:
+    data = Path(_real(source))
     return data.with_name(f"{data.name}.ledger")
 
 
-def require_only(command: Command) -> None:
-    """Refuse any ledger but the one that the records began with.
+def sources(command: Command) -> tuple[Path, ...]:
+    """All records that the ledger pays for: files and folders, which share it from then on."""
+    return command.source if isinstance(command, Imitate) and command.source else (command.data,)
 
-    Where it lies is noted with private records on first use. So a copy or another place of the folder knows it too;
-    a ledger that was moved is known by the random name that it gave the records.
+
+def require_only(command: Command) -> None:
+    """Refuse any ledger but the one that the records began with, all of them.
+
+    Where it lies is noted with each source of private records on first use. So a copy or another place of the folder
+    knows it too; a ledger that was moved is known by the random name that it gave the records.
 
     Raises:
         LedgerError: --ledger names another, the one that was noted is gone, or another one lies in its place.
     """
-    chosen, beside, note = _real(ledger_path(command)), _real(_beside(command)), _noted(command.data)
-    place = beside if note is None else note["path"]
-    if chosen != place and os.path.exists(place):
-        raise LedgerError(
-            "these records have a ledger already",
-            where=place,
-            expected="that one: of two ledgers neither knows what the other promised, and both promises add up",
-            remedy="leave --ledger out" if place == beside else f"give --ledger {place}",
-        )
-    if note is not None and (not os.path.exists(chosen) or Ledger.read(chosen).dataset_id != note["dataset"]):
-        raise LedgerError(
-            "the ledger of these records is not where it was",
-            where=place,
-            expected="the ledger that they began with, which knows what was promised",
-            remedy=(
-                "put it back, or give --ledger with the place that it was moved to; only if nothing was ever released "
-                f"from these records, remove {_note_of(command.data)}"
-            ),
-        )
+    chosen = _real(ledger_path(command))
+    for source in sources(command):
+        beside, note = _real(_beside(source)), _noted(source)
+        place = beside if note is None else note["path"]
+        if chosen != place and os.path.exists(place):
+            raise LedgerError(
+                "these records have a ledger already",
+                where=place,
+                expected="that one: of two ledgers neither knows what the other promised, and both promises add up",
+                remedy=_remedy(source, beside, place, alone=len(sources(command)) == 1),
+            )
+        if note is not None and (not os.path.exists(chosen) or Ledger.read(chosen).dataset_id != note["dataset"]):
+            raise LedgerError(
+                "the ledger of these records is not where it was",
+                where=place,
+                expected="the ledger that they began with, which knows what was promised",
+                remedy=(
+                    "put it back, or give --ledger with the place that it was moved to; only if nothing was ever "
+                    f"released from these records, remove {_note_of(source)}"
+                ),
+            )
+
+
+def _remedy(source: Path, beside: str, place: str, *, alone: bool) -> str:
+    if not alone:
+        return f"give --ledger {place} if it is the ledger of all these sources; if not, leave {source} out"
+    return "leave --ledger out" if place == beside else f"give --ledger {place}"
 
 
 def _real(path: Path) -> str:
@@ -130,31 +143,32 @@ def _noted(data: Path) -> dict[str, str] | None:
         ) from None
 
 
-def _note(command: Command, ledger: Ledger) -> bool:
-    """Note where the ledger lies, if it is noted otherwise or not at all; whether that was so.
+def _note(command: Command, ledger: Ledger, noted: list[Path]) -> None:
+    """Note with every source where the ledger lies; `noted` learns where it was noted otherwise or not at all.
 
     Simulated records, behind which nobody is, may be tried with as many ledgers as anybody likes.
 
     Raises:
-        LedgerError: the note cannot be written, and the ledger does not lie where it is looked for anyway.
+        LedgerError: a note cannot be written, and the ledger does not lie where it is looked for anyway.
     """
     now = {"path": _real(ledger.path), "dataset": ledger.dataset_id}
-    path = _note_of(command.data)
-    nobody = path.parent == Path(_real(command.data)) and read_spec(command.data)[1]
-    if nobody or not command.data.exists() or _noted(command.data) == now:
-        return False
-    try:
-        plain_files.write(path, json.dumps(now) + "\n")
-    except OSError:
-        if now["path"] == _real(_beside(command)):
-            return False
-        raise LedgerError(
-            "where the ledger lies cannot be noted with the records",
-            where=str(path),
-            expected="a place that can be written, or the ledger beside the records",
-            remedy="leave --ledger out, or make the place writable",
-        ) from None
-    return True
+    for source in sources(command):
+        path = _note_of(source)
+        nobody = path.parent == Path(_real(source)) and read_spec(source)[1]
+        if nobody or not source.exists() or _noted(source) == now:
+            continue
+        try:
+            plain_files.write(path, json.dumps(now) + "\n")
+        except OSError:
+            if now["path"] == _real(_beside(source)):
+                continue
+            raise LedgerError(
+                "where the ledger lies cannot be noted with the records",
+                where=str(path),
+                expected="a place that can be written, or the ledger beside the records",
+                remedy="leave --ledger out, or make the place writable",
+            ) from None
+        noted.append(path)
 
 
 @contextmanager
@@ -177,9 +191,9 @@ def open_ledger(command: Command, unit: Unit) -> Iterator[Ledger]:
         epsilon = command.epsilon if epsilon is None else epsilon
         delta = command.delta if delta is None else delta
     with Ledger(path, unit, epsilon=epsilon, delta=delta) as ledger:
-        noted, before = False, len(ledger.entries())
+        noted, before = list[Path](), len(ledger.entries())
         try:
-            noted = _note(command, ledger)
+            _note(command, ledger, noted)
             if begun:
                 say(_begun(command, ledger))
             yield ledger
@@ -191,8 +205,8 @@ def open_ledger(command: Command, unit: Unit) -> Iterator[Ledger]:
         finally:
             if begun and [entry.kind for entry in ledger.entries()] == ["create"]:
                 _remove(path)
-                if noted:
-                    _note_of(command.data).unlink(missing_ok=True)
+                for path in noted:
+                    path.unlink(missing_ok=True)
 
 
 def _begun(command: Command, ledger: Ledger) -> str:

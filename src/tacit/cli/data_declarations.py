@@ -109,8 +109,8 @@ class DataImport:
             is refused.
         unit_name: what a unit is where its column does not begin with that: "patient" of mrn. Later commands then take
             --unit patient, and certificates and reports say so.
-        unit_case: whether ids of a table that differ in their case alone are one unit (merge) or several (keep); they
-            are refused without it.
+        unit_key: what ids are that differ by case, width, Unicode form, runs of spaces or invisible characters alone:
+            different units (exact, which certificates say) or one (folded); they are refused without it.
         out: folder to write; it must not exist. It holds the private records: keep it where they may be.
         spec: TOML or JSON file with the public bounds (`tacit spec init` writes a template); Minari can do without,
             from its spaces, as can a Parquet file that tacit wrote.
@@ -150,7 +150,7 @@ class DataImport:
     files: Annotated[tuple[str, ...], arg(metavar="[SOURCE ...]", help_behavior_hint="(or --sql)"), Positional] = ()
     unit: str
     unit_name: str | None = None
-    unit_case: Literal["merge", "keep"] | None = None
+    unit_key: Literal["exact", "folded"] | None = None
     out: Path
     spec: Path | None = None
     sql: str | None = None
@@ -192,6 +192,8 @@ class DataShard:
         episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
         time: column that orders the rows of an episode; without it, they keep the order that they have.
         fields: names of the columns where they are not the usual ones, as for `tacit data import`.
+        unit_key: exact, where ids that differ by case or form alone are different units, which certificates say;
+            without it, they are refused when the shards are read.
         memory: what DuckDB may take of the memory; the rest spills to the disk.
         simulated: declare that no record is a real person's.
     """
@@ -204,6 +206,7 @@ class DataShard:
     episode: str | None = None
     time: str | None = None
     fields: tuple[str, ...] = ()
+    unit_key: Literal["exact"] | None = None
     memory: str = "2GB"
     simulated: bool = False
 

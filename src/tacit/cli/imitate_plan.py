@@ -36,7 +36,7 @@ _RULES = ("carry", "observed", "outside", "untidy")
 _COLUMNS = ("time", "lat", "lon", "pattern", "recorded")
 _MEANINGLESS: dict[Kind, tuple[tuple[str, ...], str]] = {
     "city": (
-        (*_REGION, "zone", "user", *_COLUMNS, *_RULES, "fewest", "simulated"),
+        (*_REGION, "zone", "user", *_COLUMNS, *_RULES, "fewest", "unit_key", "simulated"),
         "it with records: a city has its own grid and whole days",
     ),
     "points": (("preset",), "--city"),
@@ -357,7 +357,7 @@ def nobody(command: Imitate) -> bool:
 
 
 def require_there(command: Imitate) -> None:
-    """Refuse records that are not there, and files of which one has a ledger of its own.
+    """Refuse records that are not there, or that have another ledger.
 
     Raises:
         FileError: there is no such file or folder.
@@ -371,7 +371,7 @@ def require_there(command: Imitate) -> None:
                 expected="the records",
                 remedy="check the path, or try --city 500",
             )
-        require_only(replace(command, source=(path,)))
+    require_only(command)
 
 
 def days(command: Imitate, grid: Grid) -> Days:
@@ -390,8 +390,8 @@ def days(command: Imitate, grid: Grid) -> Days:
     with progress("Reading the records"), in_options():
         if kind == "cells":
             names = {} if command.user is None else {"user": command.user}
-            return from_cells(command.source[0], grid, fewest=command.fewest or 1, **names)
-        rules = Rules(zone=command.zone or "", **given(command, "carry", "observed", "outside", "untidy"))
+            return from_cells(command.source[0], grid, fewest=command.fewest or 1, unit_key=command.unit_key, **names)
+        rules = Rules(zone=command.zone or "", **given(command, "carry", "observed", "outside", "untidy", "unit_key"))
         if command.fewest is not None:
             rules = replace(rules, days=command.fewest)
         if kind == "plt":

@@ -24,7 +24,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
-_SORTED = ("time", "next", "where", "qualify", "reward", "action", "column", "unit_case")
+_SORTED = ("time", "next", "where", "qualify", "reward", "action", "column")
 """Options of tables whose rows are sorted, or computed with."""
 _STYLE = ("separator", "decimal", "encoding", "missing")
 """Options that say how a CSV file is written."""
@@ -61,7 +61,8 @@ def import_(command: DataImport) -> None:
     spec = None if command.spec is None else spec_files.read(command.spec)
     if spec is None and kind in ("parquet", "table"):
         spec = described_spec(command.files)
-    options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
+    options: dict[str, Any] = {"unit": command.unit, "unit_key": command.unit_key}
+    options |= {"simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
         if kind == "minari":
             options |= {"reward": command.reward_bounds, "propensity": command.propensity, "root": command.minari_root}
@@ -159,7 +160,7 @@ def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None
         actions=_named(command.action, "action", spec.action, spec.names("actions")),
         columns=_named(command.column, "column", spec.observation, spec.names("observations")),
         fields=fields,
-        unit_case=command.unit_case,
+        unit_key=command.unit_key,
     )
     style = {name: value for name, value in given(command, *_STYLE).items() if value != ()}
     if command.sql is not None and command.database is not None:

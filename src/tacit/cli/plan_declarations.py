@@ -17,6 +17,7 @@ from tacit.cli.options import (
     PlanCommand,
     of_plans,
 )
+from tacit.data.unit_keys import UnitKey
 from tacit.units import Relation
 
 Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
@@ -433,6 +434,8 @@ class Imitate(Spending):
         outside: what a point outside the region is: an error, or the day in which most of a half-hour is outside is
             dropped.
         untidy: what unsorted or repeated times of a person are: an error, or they are mended.
+        unit_key: what ids are that differ by case or form alone: different people (exact, which certificates say) or
+            one (folded); they are refused without it.
         simulated: declare that no record is a real person's.
         method: "one-shot" imitates one noisy release; to compare with: "table", "epr", "markov", "timegeo", and
             "pategail" (PateGAIL++, critics that never leave their people's devices).
@@ -469,6 +472,7 @@ class Imitate(Spending):
     fewest: int | None = None
     outside: Literal["error", "drop"] | None = None
     untidy: Literal["error", "mend"] | None = None
+    unit_key: UnitKey | None = None
     simulated: bool = False
     method: MobilityMethod = "one-shot"
     critics: Critics | None = None

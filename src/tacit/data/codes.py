@@ -1,15 +1,16 @@
-"""What becomes of the ids of units and episodes: dense codes, and for shards keyed digests. No id is kept."""
+"""What becomes of the keys of units and episodes: dense codes, names, and for shards keyed digests. No id is kept."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tacit.data.store import Array
+from tacit.data.unit_keys import NAME_BYTES, UnitKey, folded, have_equals, names
 
 MOST_RUNS = 64
 """Growing runs of whole numbers, such as files that are sorted each, that need no table."""
@@ -59,17 +60,6 @@ class Codes:
         """Whether an earlier run holds one of these whole numbers."""
         return any((run[np.minimum(np.searchsorted(run, ids), len(run) - 1)] == ids).any() for run in self._runs)
 
-    def differ_in_case_alone(self) -> bool:
-        """Whether there are two texts among the ids that are one but for their upper and lower case."""
-        if self._table is not None:
-            texts = [value for value in self._table if isinstance(value, str)]
-            return len({text.casefold() for text in texts}) < len(texts)
-        if not self._rising or self._rising[0].dtype.kind != "S":
-            return False
-        ids = np.concatenate(self._rising)
-        lower = np.char.lower(ids)
-        return not np.array_equal(lower, ids) and len(np.unique(lower)) < len(ids)
-
 
 def _packed(ids: Array) -> Array | None:
     """Ids without an object each: int64, or bytes of ASCII text; None of any others."""
@@ -99,27 +89,53 @@ def _grown(last: Any, ids: Array, packed: Array) -> Array | None:
 
 
 class Digests:
-    """Keyed digests of ids, by which shards are compared without showing an id.
+    """Keyed digests of units, by which shards are compared without showing an id.
 
     Args:
         key: secret bytes, 16 to 64, the same for all shards of one run and for no other.
+        unit_key: what twins are. Unless they are different units they get one digest, so that two shards find them.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self._parts = bytearray(self._digest(b""))
+    def __init__(self, key: bytes, unit_key: UnitKey | None = None) -> None:
+        self._key, self._exact = key, unit_key == "exact"
+        self._parts = bytearray(self._digest(f"{unit_key}"))
 
-    def add(self, ids: Array) -> None:
-        """The next ids: text or whole numbers, which count as their digits."""
-        for value in ids.tolist():
-            self._parts += self._digest(str(value).encode("utf-8", "surrogatepass"))
+    def add(self, keys: Iterable[str]) -> None:
+        """The next units' keys."""
+        for text in keys:
+            self._parts += self._digest(f"={text if self._exact else folded(text)}")
 
     def finish(self) -> Array:
-        """The digest of no id, which tells the key, and then each id's, two words each, shape `(1 + U, 2)` int64."""
+        """The digest of no unit, which tells key and law, and then each one's, two words, `(1 + U, 2)` int64."""
         return np.frombuffer(bytes(self._parts), "<i8").reshape(-1, 2)
 
-    def _digest(self, text: bytes) -> bytes:
-        return hashlib.blake2b(text, key=self._key, digest_size=16).digest()
+    def _digest(self, text: str) -> bytes:
+        name = text.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(name, key=self._key, digest_size=NAME_BYTES).digest()
+
+
+class Names:
+    """The names of units as they come, and whether two of these are twins.
+
+    Args:
+        unit_key: what twins are; they are looked for where nobody said it.
+    """
+
+    def __init__(self, unit_key: UnitKey | None) -> None:
+        self._looks = unit_key is None
+        self._folds = bytearray()
+
+    def add(self, keys: Sequence[str], *, whole: bool) -> Array:
+        """The names `(n, 16)` of the next units, whose ids are whole numbers or not."""
+        made = names(keys)
+        if self._looks and not whole:
+            folds = [folded(text) for text in keys]
+            self._folds += (made if folds == list(keys) else names(folds)).tobytes()
+        return made
+
+    def hold_twins(self) -> bool:
+        """Whether two units have ids that differ by case or form alone."""
+        return have_equals(np.frombuffer(bytes(self._folds), np.uint8).reshape(-1, NAME_BYTES))
 
 
 def first_places(codes: Array, known: int) -> Array:

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.codes import Codes, Digests, first_places
-from tacit.data.columns import MISSING, BadCell, coded
+from tacit.data import unit_keys
+from tacit.data.codes import Codes, Digests, Names, first_places
+from tacit.data.columns import BadCell, coded
 from tacit.data.spec import Discrete, PublicSpec, Space
-from tacit.data.store import CHUNK, Array, FolderColumns, MemoryColumns, Records, UnitKind, layout
+from tacit.data.store import CHUNK, NAMES, Array, FolderColumns, MemoryColumns, Records, UnitKind, layout
 from tacit.errors import DataError
 
 EACH_TRANSITION = ":transition"
@@ -36,7 +37,8 @@ class Ingest:
         unit: name of the column of the unit ids, if it has one.
         queried: whether a query made the records, of which nobody checked that it mixes no units.
         digest_key: secret bytes, under which the ids of a shard's units leave digests (`Records.digests`).
-        case_matters: whether ids of units that differ in their case alone are different units; else they are refused.
+        unit_key: what ids of units are that differ by case or form alone ("exact" or "folded", see
+            `tacit.data.unit_keys`); None refuses them.
 
     Raises:
         FileError: the folder exists already or cannot be written.
@@ -51,7 +53,7 @@ class Ingest:
         unit: str | None = None,
         queried: bool = False,
         digest_key: bytes | None = None,
-        case_matters: bool = False,
+        unit_key: str | None = None,
     ) -> None:
         if not isinstance(spec, PublicSpec):
             raise DataError(
@@ -69,10 +71,13 @@ class Ingest:
         self._rows_are_named = True
         self._last: tuple[int, int | None, bool] | None = None  # unit code, episode code, done: of the last row
         self._total, self._grouped = 0, True
-        self._kinds: dict[str, type] = {}
+        self._kinds: dict[str, str] = {}
         self._owner: UnitKind = "id"
-        self._unit, self._queried, self._case_matters = unit, queried, case_matters
-        self._digests = None if digest_key is None else Digests(digest_key)
+        self._unit, self._queried = unit, queried
+        self._unit_key = unit_keys.checked(unit_key, "Trajectories")
+        self._names = Names(self._unit_key)
+        self._digests = None if digest_key is None else Digests(digest_key, self._unit_key)
+        self._open = np.zeros(0, np.bool_)  # of each unit, whether its last row ended no episode
 
     def __enter__(self) -> Ingest:
         return self
@@ -111,8 +116,8 @@ class Ingest:
                 "one id of the protected unit for each row",
                 remedy=f"pass the ids, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
             )
-        units = units if isinstance(units, str) else _array(units)
-        episodes = None if episodes is None else _array(episodes)
+        units = units if isinstance(units, str) else unit_keys.column(units)
+        episodes = None if episodes is None else unit_keys.column(episodes)
         arrays = {name: self._numbers(name, values) for name, values in columns.items() if values is not None}
         if "truncations" not in arrays and "rewards" in arrays:
             arrays["truncations"] = np.zeros(arrays["rewards"].shape[:1], dtype=np.bool_)
@@ -150,16 +155,11 @@ class Ingest:
         """
         if self._total == 0:
             raise self._error("there are no records", "at least one transition")
-        if not self._case_matters and self._units.differ_in_case_alone():
-            raise DataError(
-                "two unit ids differ in their case alone, and one unit could pass for two",
-                where=self._where,
-                expected="one way to write the id of each unit",
-                remedy="write them alike; or give --unit-case merge if they are one unit, --unit-case keep if several",
-            )
+        if self._names.hold_twins():
+            raise unit_keys.twins(self._where)
         self._refuse_bounds_of_others()
         self._refuse_fitted_bounds()
-        self._units = self._episodes = Codes()  # the ids have done their work
+        self._units, self._episodes, self._names = Codes(), Codes(), Names(None)  # the ids have done their work
         for name in ("firsts", "starts"):
             self._sink.append(name, np.full(1, self._total))
         offsets, episodes, codes = (self._sink.take(name) for name in ("firsts", "starts", "units"))
@@ -176,6 +176,7 @@ class Ingest:
             owner=self._owner,
             unit=self._unit if self._owner == "id" else None,
             queried=self._queried,
+            unit_key=self._unit_key if self._owner == "id" else None,
         )
         for array in (*records.columns.values(), records.order, records.offsets, records.episodes):
             array.setflags(write=False)
@@ -251,8 +252,10 @@ class Ingest:
         else:
             ids, known = self._ids(units, "unit"), self._units.count
             codes = self._units.encode(ids)
+            new = [str(key) for key in ids[first_places(codes, known)].tolist()]
+            self._sink.append(NAMES, self._names.add(new, whole=self._kinds["unit"] == unit_keys.WHOLE))
             if self._digests is not None:
-                self._digests.add(ids[first_places(codes, known)])
+                self._digests.add(new)
             if (codes < self._first_unit).any():
                 raise self._error(
                     "a unit id also occurs in an earlier file",
@@ -262,6 +265,8 @@ class Ingest:
                     "not, make the ids distinct",
                 )
             changes = codes != np.concatenate([[last_unit], codes[:-1]])
+            if runs is None:
+                self._require_together(codes, changes, done)
             if runs is not None and (changes & ~starts).any():
                 raise self._error(
                     "the unit id is not constant within an episode",
@@ -340,36 +345,44 @@ class Ingest:
             remedy="declare PublicSpec(propensities=True), or leave them out" if present else give,
         )
 
-    def _ids(self, values: Any, what: str) -> Array:
-        ids = _array(values)
+    def _require_together(self, codes: Array, changes: Array, done: Array) -> None:
+        """Refuse, without ids of episodes, a unit that comes again after another although its episode had not ended."""
+        starts = np.flatnonzero(changes | (np.arange(len(codes)) == 0))
+        owner, open_after = codes[starts], ~done[np.append(starts[1:], len(codes)) - 1]
+        self._open = np.append(self._open, np.zeros(self._units.count - len(self._open), np.bool_))
+        order = np.argsort(owner, kind="stable")
+        first = np.append(True, np.diff(owner[order]) != 0)
+        before = np.empty(len(owner), np.bool_)
+        before[order] = np.where(first, self._open[owner[order]], open_after[np.roll(order, 1)])
+        back = before & changes[starts]
+        if back.any():
+            raise self._error(
+                "a unit comes again after rows of another one, and nobody says whether its episode goes on",
+                "all rows of an episode one after another, in order of time",
+                int(starts[np.argmax(back)]),
+                remedy="sort the rows (in a command --time TIME), give ids of episodes, or truncate their last rows",
+            )
+        last = order[np.append(first[1:], True)]
+        self._open[owner[last]] = open_after[last]
+
+    def _ids(self, ids: Array, what: str) -> Array:
         if ids.ndim != 1:
             raise self._error(f"the {what} ids are not a flat column", "one id for each row")
-        if ids.dtype.kind == "i":
-            self._same_kind(what, int, 0)
-            return ids.astype(np.int64)
-        out = np.empty(len(ids), dtype=object)
-        for i, value in enumerate(ids.tolist()):
-            key = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            if isinstance(key, float):
-                key = int(key) if key.is_integer() else None
-            if isinstance(key, str):
-                key = key.strip()
-            if key is None or (isinstance(key, str) and key in MISSING):
-                raise self._error(f"the {what} id is missing", "an id in every row", i)
-            if isinstance(key, bool) or not isinstance(key, (str, int)):
-                raise self._error(f"the {what} id is neither text nor a whole number", "text or whole numbers", i)
-            self._same_kind(what, type(key), i)
-            out[i] = key
-        return out
-
-    def _same_kind(self, what: str, kind: type, row: int) -> None:
-        if self._kinds.setdefault(what, kind) is not kind:
-            raise self._error(
-                f"the {what} id is text in one row and a whole number in another",
-                "ids of one kind, so that one unit cannot pass for two",
-                row,
-                remedy="write all ids as text",
-            )
+        bad: unit_keys.NoKey | None = None
+        try:
+            keys, kind = unit_keys.keys(ids, self._unit_key if what == "unit" else None)
+            if self._kinds.setdefault(what, kind) != kind:
+                bad = unit_keys.NoKey(f"is {kind} in one row and {self._kinds[what]} in another")
+        except unit_keys.NoKey as error:
+            bad = error
+        if bad is None:
+            return keys
+        raise self._error(
+            f"the {what} id {bad}",
+            "an id in every row, text, bytes or whole numbers, and all of one kind",
+            bad.row,
+            remedy="write all ids as text, correct them, or leave such rows out",
+        ) from None
 
     def _refuse_bounds_of_others(self) -> None:
         for name, within in self._within.items():

@@ -4,6 +4,7 @@
     observations.npy ...       the columns
     order.npy, offsets.npy     rows of unit u are order[offsets[u]:offsets[u + 1]]
     episodes.npy               rows of episode e are episodes[e]:episodes[e + 1]
+    names.npy                  digests of the units' ids, where they have some
 
 A folder appears under its name only when it is complete: everything is written beside it, synced and renamed.
 A process that is killed meanwhile leaves a hidden `.NAME.partial-*` folder, which nothing reads; it can be removed.
@@ -27,13 +28,15 @@ from numpy.typing import NDArray
 
 from tacit import plain_files
 from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.data.unit_keys import NAME_BYTES, UnitKey
 from tacit.errors import DataError, FileError
 
 Array = NDArray[Any]
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 CHUNK = 65_536  # rows that are validated, converted or copied at a time
-FORMAT = {"format": "tacit.trajectories", "version": 1}
+FORMAT = {"format": "tacit.trajectories", "version": 2}
 INDEX = ("order", "offsets", "episodes")
+NAMES = "names"
 UnitKind = Literal["id", "episode", "transition"]
 
 
@@ -48,6 +51,9 @@ class Records:
         owner: how units were made: from ids, or every episode or transition a unit of its own; public.
         unit: what the ids were called (the name of their column), where it was said; public.
         queried: whether a query made the records, of which nobody checked that it mixes no units; public.
+        unit_key: what ids are that differ by case or form alone, if anybody said it (`tacit.data.unit_keys`); public.
+        names: the digest of each unit's id, by which it is dealt (`tacit.privacy.deals`), shape `(U, 16)` uint8; None
+            where units have none. As private as the ids.
         digests: keyed digests of the units' ids, two words each, after that of no id, shape `(1 + U, 2)` int64; None
             but for shards, whose units are compared by them.
     """
@@ -59,7 +65,14 @@ class Records:
     owner: UnitKind = "id"
     unit: str | None = None
     queried: bool = False
+    unit_key: UnitKey | None = None
+    names: Array | None = None
     digests: Array | None = None
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What is public about the units: everything but the columns and whose each row is."""
+        return {name: getattr(self, name) for name in ("owner", "unit", "queried", "unit_key")}
 
     @property
     def owners(self) -> Array:
@@ -132,19 +145,12 @@ class MemoryColumns:
         column.resize((self._rows.pop(name), *column.shape[1:]), refcheck=False)
         return column
 
-    def finish(
-        self,
-        columns: Mapping[str, Array],
-        spec: PublicSpec,
-        *,
-        simulated: bool,
-        owner: UnitKind,
-        unit: str | None = None,
-        queried: bool = False,
-    ) -> Records:
-        index = {name: columns[name] for name in INDEX}
+    def finish(self, index: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, **said: Any) -> Records:
+        """The whole; see `Records.said`."""
+        names = self.take(NAMES) if NAMES in self._columns else None
         taken = {name: self.take(name) for name in layout(spec)}
-        return Records(taken, **index, owner=owner, unit=unit, queried=queried)
+        order, offsets, episodes = (index[name] for name in INDEX)
+        return Records(taken, order, offsets, episodes, names=names, **said)
 
     def abort(self) -> None:
         self._columns.clear()
@@ -193,26 +199,17 @@ class FolderColumns:
         path.unlink()
         return column
 
-    def finish(
-        self,
-        columns: Mapping[str, Array],
-        spec: PublicSpec,
-        *,
-        simulated: bool,
-        owner: UnitKind,
-        unit: str | None = None,
-        queried: bool = False,
-    ) -> Records:
+    def finish(self, index: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, **said: Any) -> Records:
+        """The whole; see `Records.said`."""
         for name in INDEX:
-            for chunk in chunks(columns[name]):
+            for chunk in chunks(index[name]):
                 self.append(name, chunk)
         with _writing(self.folder):
             for name in tuple(self._files):
                 self._close(name)
             with open(self._partial / "spec.json", "x", encoding="utf-8") as file:
-                said = ({} if unit is None else {"unit": unit}) | ({"queried": True} if queried else {})
-                public = {"simulated": simulated, "owner": owner, **said, "spec": spec.to_json()}
-                json.dump({**FORMAT, **public}, file, indent=1)
+                public = {name: value for name, value in said.items() if value not in (None, False)}
+                json.dump({**FORMAT, "simulated": simulated, **public, "spec": spec.to_json()}, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(self._partial, self.folder)
@@ -243,9 +240,9 @@ def write(records: Records, spec: PublicSpec, folder: str | os.PathLike[str], *,
         for name, column in records.columns.items():
             for chunk in chunks(column):
                 sink.append(name, chunk)
-        index = {name: getattr(records, name) for name in INDEX}
-        owner, unit, queried = records.owner, records.unit, records.queried
-        sink.finish(index, spec, simulated=simulated, owner=owner, unit=unit, queried=queried)
+        for chunk in () if records.names is None else chunks(records.names):
+            sink.append(NAMES, chunk)
+        sink.finish({name: getattr(records, name) for name in INDEX}, spec, simulated=simulated, **records.said)
     except BaseException:
         sink.abort()
         raise
@@ -258,7 +255,8 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, Records]:
         FileError: a file is missing, truncated, of another kind or a link to outside the folder.
     """
     folder = Path(folder)
-    spec, simulated, owner, unit, queried = _read_public(folder)
+    public = _read_public(folder)
+    spec, simulated = public.spec, public.simulated
     expected = {**layout(spec), **{name: (np.dtype(np.int64), ()) for name in INDEX}}
     arrays = {name: _map(folder / f"{name}.npy", *kind) for name, kind in expected.items()}
     rows = len(arrays["rewards"])
@@ -280,14 +278,16 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, Records]:
             last = int(part[-1])
         if last != rows:
             raise _damaged(folder / f"{name}.npy", "the boundaries do not end at the last row")
-    index = {name: arrays[name] for name in INDEX}
-    return spec, simulated, Records(columns, **index, owner=owner, unit=unit, queried=queried)
+    names = _map(folder / f"{NAMES}.npy", np.dtype(np.uint8), (NAME_BYTES,)) if public.owner == "id" else None
+    if names is not None and len(names) != len(arrays["offsets"]) - 1:
+        raise _damaged(folder / f"{NAMES}.npy", "there is not one name for each unit")
+    order, offsets, episodes = (arrays[name] for name in INDEX)
+    said = (public.owner, public.unit, public.queried, public.unit_key)
+    return spec, simulated, Records(columns, order, offsets, episodes, *said, names=names)
 
 
 def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
     """The public part of a native folder: its spec, whether the records are simulated, and how units were made.
-
-    A folder from before this was noted reads as one whose units have ids.
 
     Raises:
         FileError: `spec.json` is missing or damaged.
@@ -313,6 +313,15 @@ def read_queried(folder: Path) -> bool:
     return _read_public(folder).queried
 
 
+def read_unit_key(folder: Path) -> UnitKey | None:
+    """What ids are that differ by case or form alone, if anybody said it.
+
+    Raises:
+        FileError: `spec.json` is missing or damaged.
+    """
+    return _read_public(folder).unit_key
+
+
 def name_units(folder: Path, name: str) -> None:
     """Call the units of a native folder so, in place of the name of the column of their ids.
 
@@ -332,6 +341,7 @@ class _Public(NamedTuple):
     owner: UnitKind
     unit: str | None
     queried: bool
+    unit_key: UnitKey | None
 
 
 def _read_public(folder: Path) -> _Public:
@@ -358,13 +368,13 @@ def _read_public(folder: Path) -> _Public:
 def _public(metadata: Any) -> _Public | None:
     if not isinstance(metadata, dict) or {**metadata, **FORMAT} != metadata:
         return None
-    simulated, owner, unit = metadata["simulated"], metadata.get("owner", "id"), metadata.get("unit")
-    queried = metadata.get("queried", False)
+    simulated, owner, unit = metadata["simulated"], metadata["owner"], metadata.get("unit")
+    queried, unit_key = metadata.get("queried", False), metadata.get("unit_key")
     if not isinstance(simulated, bool) or owner not in get_args(UnitKind) or not isinstance(unit, str | None):
         return None
-    if not isinstance(queried, bool):
+    if not isinstance(queried, bool) or unit_key not in (None, *get_args(UnitKey)):
         return None
-    return _Public(PublicSpec.from_json(metadata["spec"]), simulated, owner, unit, queried)
+    return _Public(PublicSpec.from_json(metadata["spec"]), simulated, owner, unit, queried, unit_key)
 
 
 def chunks(column: Array) -> Iterator[Array]:

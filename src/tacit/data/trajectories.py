@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 from tacit.data import outputs
 from tacit.data.ingest import Ingest
 from tacit.data.memory import Memory, remembered
-from tacit.data.sources import frames
+from tacit.data.sources import files, frames
 from tacit.data.spec import PublicSpec
-from tacit.data.store import Paths, Records, UnitKind, read, write
+from tacit.data.store import Records, UnitKind, read, write
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, SealedError
 
 if TYPE_CHECKING:
     from minari import MinariDataset
-
-    from tacit.data.sources.files import Fields
 
 
 class Trajectories:
@@ -72,6 +71,7 @@ class Trajectories:
         episode_ids: Any = None,
         spec: PublicSpec,
         unit_name: str | None = None,
+        unit_key: UnitKey | None = None,
         simulated: bool = False,
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
@@ -89,6 +89,8 @@ class Trajectories:
             spec: public bounds.
             unit_name: whose ids these are ("patient"), as readers of files take it from the column's name; it is kept
                 with the records, and the command line refuses a promise to units of another name.
+            unit_key: what ids are that differ by case, width, Unicode form, runs of white space or invisible characters
+                alone: different units ("exact", which certificates say) or one ("folded"). None refuses them.
             simulated: see the class.
             store: a folder; the columns are written there in the native format and mapped, not held in memory.
 
@@ -100,7 +102,8 @@ class Trajectories:
         columns |= {"next_observations": next_observations, "terminations": terminations, "truncations": truncations}
         columns |= {"propensities": propensities}
         block = {**columns, "unit_ids": unit_ids, "episode_ids": episode_ids}
-        return cls.from_blocks([block], spec=spec, unit_name=unit_name, simulated=simulated, store=store)
+        options: dict[str, Any] = {"unit_name": unit_name, "unit_key": unit_key, "simulated": simulated}
+        return cls.from_blocks([block], spec=spec, store=store, **options)
 
     @classmethod
     def from_blocks(
@@ -109,6 +112,7 @@ class Trajectories:
         *,
         spec: PublicSpec,
         unit_name: str | None = None,
+        unit_key: UnitKey | None = None,
         simulated: bool = False,
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
@@ -117,13 +121,13 @@ class Trajectories:
 
         Args:
             blocks: the next rows of all columns, with "unit_ids" and perhaps "episode_ids"; ids go on between blocks.
-            spec, unit_name, simulated, store: see `from_arrays`.
+            spec, unit_name, unit_key, simulated, store: see `from_arrays`.
 
         Raises:
             DataError: the records break a rule of the class.
             FileError: the folder exists already or cannot be written.
         """
-        with Ingest(spec, simulated=simulated, store=store, unit=unit_name) as ingest:
+        with Ingest(spec, simulated=simulated, store=store, unit=unit_name, unit_key=unit_key) as ingest:
             for block in blocks:
                 columns = dict(block)
                 units, episodes = columns.pop("unit_ids", None), columns.pop("episode_ids", None)
@@ -140,6 +144,7 @@ class Trajectories:
         reward: tuple[float, float] | None = None,
         propensity: str | None = None,
         observation: str | None = None,
+        unit_key: UnitKey | None = None,
         simulated: bool = False,
         root: str | os.PathLike[str] | None = None,
         store: str | os.PathLike[str] | None = None,
@@ -157,6 +162,7 @@ class Trajectories:
             observation: key of the entry that is read of a dictionary of observations (`observation` in those of goal
                 environments, such as PointMaze and FrankaKitchen); None reads all of them, in their own order.
             simulated: see the class.
+            unit_key: see `from_arrays`.
             root: folder of the datasets; None follows `MINARI_DATASETS_PATH`, as Minari does.
             store: see `from_arrays`.
 
@@ -173,106 +179,12 @@ class Trajectories:
             reward=reward,
             propensity=propensity,
             observation=observation,
+            unit_key=unit_key,
             simulated=simulated,
             root=root,
             store=store,
         )
         return cls(records, public, simulated=simulated)
-
-    @classmethod
-    def from_csv(
-        cls,
-        paths: Paths,
-        *,
-        unit: str,
-        spec: PublicSpec,
-        episode: str | None = None,
-        fields: Fields | None = None,
-        simulated: bool = False,
-        store: str | os.PathLike[str] | None = None,
-    ) -> Trajectories:
-        """From CSV files with a header, one transition a row, read in chunks.
-
-        Args:
-            paths: one file or several; all records of a unit must be in one of them.
-            unit: name of the column with the unit id, or `":transition"` or `":episode"`.
-            spec: public bounds.
-            episode: name of the column with the episode id, see `from_arrays`.
-            fields: names of the other columns; None takes `Fields.of(spec)` (`observation_0`, `action_0`, `reward`...).
-            simulated: see the class.
-            store: see `from_arrays`.
-
-        Raises:
-            DataError: the records break a rule of the class, or a column is missing.
-            FileError: a file is missing, truncated or of another kind.
-        """
-        from tacit.data.sources import files
-
-        records = files.read_csv(
-            paths, unit=unit, spec=spec, episode=episode, fields=fields, simulated=simulated, store=store
-        )
-        return cls(records, spec, simulated=simulated)
-
-    @classmethod
-    def from_parquet(
-        cls,
-        paths: Paths,
-        *,
-        unit: str,
-        spec: PublicSpec | None = None,
-        episode: str | None = None,
-        fields: Fields | None = None,
-        simulated: bool = False,
-        store: str | os.PathLike[str] | None = None,
-        digest_key: bytes | None = None,
-    ) -> Trajectories:
-        """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`.
-
-        Without `spec` the public bounds are those that `to_parquet` wrote into the (first) file. Shards of a
-        `ShardedVault` are read with a `digest_key`: secret bytes that all ranks share.
-        """
-        from tacit.data.sources import files
-
-        spec = files.described_spec(paths) if spec is None else spec
-        records = files.read_parquet(
-            paths,
-            unit=unit,
-            spec=spec,
-            episode=episode,
-            fields=fields,
-            simulated=simulated,
-            store=store,
-            digest_key=digest_key,
-        )
-        return cls(records, spec, simulated=simulated)
-
-    @classmethod
-    def from_npz(
-        cls,
-        paths: Paths,
-        *,
-        unit: str,
-        spec: PublicSpec,
-        episode: str | None = None,
-        simulated: bool = False,
-        store: str | os.PathLike[str] | None = None,
-    ) -> Trajectories:
-        """From .npz files with one array for each field, named as the arguments of `from_arrays`.
-
-        Args:
-            paths: one file or several; all records of a unit must be in one of them.
-            unit: name of the array with the unit id, or `":transition"` or `":episode"`.
-            episode: name of the array with the episode id, see `from_arrays`.
-            spec, simulated, store: see `from_arrays`.
-
-        Raises:
-            DataError: the records break a rule of the class, or an array is missing.
-            FileError: a file is missing, truncated or of another kind.
-        """
-        from tacit.data.sources import files
-
-        records = files.read_npz(paths, unit=unit, spec=spec, episode=episode, simulated=simulated, store=store)
-        return cls(records, spec, simulated=simulated)
 
     @classmethod
     def from_d4rl(
@@ -283,6 +195,7 @@ class Trajectories:
         spec: PublicSpec,
         chunk: int | None = None,
         horizon: int | None = None,
+        unit_key: UnitKey | None = None,
         simulated: bool = False,
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
@@ -297,7 +210,7 @@ class Trajectories:
             chunk: rows of a piece, with `":chunk"` alone.
             horizon: after how many steps the task cuts an episode, for a file that has no timeouts.
             simulated: see the class.
-            store: see `from_arrays`.
+            unit_key, store: see `from_arrays`.
 
         Raises:
             DataError: the records break a rule of the class, or a column is missing.
@@ -305,9 +218,13 @@ class Trajectories:
         """
         from tacit.data.sources import d4rl
 
-        records = d4rl.read(path, unit=unit, spec=spec, chunk=chunk, horizon=horizon, simulated=simulated, store=store)
+        options: dict[str, Any] = {"unit_key": unit_key, "simulated": simulated, "store": store}
+        records = d4rl.read(path, unit=unit, spec=spec, chunk=chunk, horizon=horizon, **options)
         return cls(records, spec, simulated=simulated)
 
+    from_csv = classmethod(files.from_csv)
+    from_parquet = classmethod(files.from_parquet)
+    from_npz = classmethod(files.from_npz)
     from_frame = classmethod(frames.from_frame)
 
     @classmethod
@@ -342,6 +259,18 @@ class Trajectories:
         memory.require_fit(self.spec.observation, where="Trajectories.remember")
         columns = {**self.columns, **remembered(self.columns, self.episodes, memory)}
         return Trajectories(dataclasses.replace(self._records, columns=columns), self.spec, simulated=self.simulated)
+
+    def named(self, names: NDArray[np.uint8], unit_key: UnitKey | None = None) -> Trajectories:
+        """The same records under the names [U, 16] of their units' ids (`tacit.data.unit_keys.names`).
+
+        For readers that number people first and keep no id. `unit_key` is what twins among them are.
+
+        Raises:
+            SealedError: the records are sealed in a vault.
+        """
+        self._refuse_if_sealed("named")
+        records = dataclasses.replace(self._records, names=names, unit_key=unit_key)
+        return Trajectories(records, self.spec, simulated=self.simulated)
 
     to_arrow = outputs.to_arrow
     to_pandas = outputs.to_pandas

@@ -5,7 +5,7 @@ Files, frames, arrays, databases, positions, texts, devices and registers all as
 - A key is a text without white space (Unicode's) at its ends. Whole numbers of any size are the texts of their digits,
   and so are decimals and floats without a fraction; bytes are their hexadecimal digits. "1", "01" and "1.0" are three
   keys. Fractions, truth values, dates and all else are no ids.
-- Nothing is no id, and neither are the words for nothing, such as NA (`columns.MISSING`, in capitals or not).
+- Nothing is no id, and neither are the words for nothing, such as NA (`columns.MISSING`).
 - *Twins* are keys that a person could take for one: alike but for case, width, Unicode form, runs of white space or
   invisible characters (`folded`). They are refused, unless it is declared that they are different units, or one.
 """
@@ -26,14 +26,19 @@ from numpy.typing import NDArray
 from tacit.data.columns import MISSING
 from tacit.errors import DataError
 
+Array = NDArray[Any]
 UnitKey = Literal["exact", "folded"]
 """What twins are: different units ("exact"), or one ("folded"). Without a word they are refused."""
+WHOLE = "a whole number"
+"""The kind of ids that have no twins."""
 NAME_BYTES = 16
 """Of a key's digest: 2^64 ids until two of them are likely to share one."""
 TWINS = "write the id of each unit in one way; or say unit_key='exact' (in a command --unit-key exact) if ids that "
 TWINS += "differ by case or form alone are different units, 'folded' if they are one"
 
-_NOTHING = frozenset(word.casefold() for word in MISSING) | {"nat"}
+WHITE = "".join(map(chr, (*range(9, 14), *range(28, 33), 133, 160, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029)))
+WHITE += "\u202f\u205f\u3000"
+"""White space as `str.strip` has it."""
 _EXACT = 1 << 53
 """From here on, floats skip whole numbers, and two ids may have become one."""
 _IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
@@ -41,7 +46,9 @@ _IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 
 
 class NoKey(ValueError):
-    """An id that is none, with what it is."""
+    """An id that is none: what it is, and its row, counted from 0."""
+
+    row: int = 0
 
 
 def key(value: Any, unit_key: UnitKey | None = None) -> str:
@@ -56,15 +63,80 @@ def key(value: Any, unit_key: UnitKey | None = None) -> str:
         text = bytes(value).hex()
     else:
         text = _digits(value)
-    if text.casefold() in _NOTHING:
+    if text in MISSING:
         raise NoKey("is missing")
     return folded(text) if unit_key == "folded" else text
 
 
+def key_or_none(value: Any, unit_key: UnitKey | None = None) -> str | None:
+    """The key of an id, or None where it is none."""
+    try:
+        return key(value, unit_key)
+    except NoKey:
+        return None
+
+
+def column(values: Any) -> Array:
+    """One id a row as an array that keeps each as it is: numpy cuts zeros from the ends of texts and bytes in a list.
+
+    Ids that are no flat column come out with another number of dimensions than one.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of unequal length
+        return np.empty((), dtype=object)
+    if array.ndim != 1 or array.dtype.kind == "i" or not isinstance(values, (list, tuple)):
+        return array
+    kept = np.empty(len(values), dtype=object)
+    kept[:] = values
+    return kept
+
+
+def keys(ids: Array, unit_key: UnitKey | None = None) -> tuple[Array, str]:
+    """The keys of a column of ids, and which kind of ids they are.
+
+    Args:
+        ids: one a row (see `column`).
+        unit_key: see `key`.
+
+    Returns:
+        Keys [n]: int64 of whole numbers that fit, else objects, texts or (of other whole numbers) int; and the kind,
+        "text", "bytes" or "a whole number".
+
+    Raises:
+        NoKey: an id is none, or is of another kind than those before: "1" and 1 could be one unit or two.
+    """
+    if ids.dtype.kind == "i":
+        return ids.astype(np.int64), WHOLE
+    cells = ids.tolist() if ids.dtype.kind in "ufbOSU" else list(ids)
+    made, known, kind = np.empty(len(cells), dtype=object), dict[Any, str](), _kind(cells[0]) if cells else ""
+    for row, cell in enumerate(cells):
+        try:
+            text = known.get(cell) if isinstance(cell, (str, bytes)) else key(cell)
+            if text is None:
+                text = known[cell] = key(cell, unit_key)
+            if _kind(cell) != kind:
+                raise NoKey(f"is {_kind(cell)} in one row and {kind} in another")
+        except NoKey as error:
+            error.row = row
+            raise
+        made[row] = text
+    if kind == WHOLE:
+        made[:] = [int(text) for text in made.tolist()]
+    return made, kind
+
+
+def _kind(cell: Any) -> str:
+    if isinstance(cell, str):
+        return "text"
+    return "bytes" if isinstance(cell, (bytes, bytearray, memoryview)) else WHOLE
+
+
 def _digits(value: Any) -> str:
-    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+    nan = isinstance(value, (float, np.floating, decimal.Decimal)) and value != value
+    if value is None or nan or type(value).__name__ in ("NAType", "NaTType"):
         raise NoKey("is missing")
-    if isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_)):
+    if isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_, np.timedelta64)):
         return str(int(value))
     if isinstance(value, (float, np.floating)) and float(value).is_integer() and abs(float(value)) < _EXACT:
         return str(int(value))
@@ -94,8 +166,10 @@ def names(keys: Iterable[str]) -> NDArray[np.uint8]:
 
     There is no secret in it: a key has the same name everywhere.
     """
-    digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=NAME_BYTES).digest() for text in keys]
-    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, NAME_BYTES)
+    digests = bytearray()
+    for text in keys:
+        digests += hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=NAME_BYTES).digest()
+    return np.frombuffer(bytes(digests), np.uint8).reshape(-1, NAME_BYTES)
 
 
 def have_equals(rows: NDArray[np.uint8]) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from visits import CANARY, REWARD, SORTED, SPEC, assert_quiet, rows, table
 
 from tacit.data import Box, Column, Discrete, Fields, PublicSpec, Trajectories
-from tacit.data.sources import lake, sorting
+from tacit.data.sources import engine, lake, sorting
 from tacit.data.spec import space_of
 from tacit.errors import DataError, TacitError
 
@@ -62,7 +62,7 @@ def test_rows_are_sorted_and_next_observations_built(source: Any, time: str) -> 
 
 def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (1, 2, 5):
-        monkeypatch.setattr(sorting, "CHUNK", size)
+        monkeypatch.setattr(engine, "CHUNK", size)
         assert rows(read(typed(table()))) == SORTED
         assert [row[0] for row in rows(read(typed(table()), next="drop"))] == [60, 75, 80]
 
@@ -122,7 +122,7 @@ def by_hand(frame: pd.DataFrame, drop: bool) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("seed", range(12))
 def test_any_rows_are_as_plain_loops_have_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
-    monkeypatch.setattr(sorting, "CHUNK", int(rng.integers(1, 12)))
+    monkeypatch.setattr(engine, "CHUNK", int(rng.integers(1, 12)))
     count = int(rng.integers(1, 60))
     frame = pd.DataFrame(
         {
@@ -346,7 +346,7 @@ def test_a_source_that_ends_half_way_leaves_nothing(error: BaseException, tmp_pa
 def test_more_rows_than_the_memory_holds_are_sorted_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sorting, "MEMORY", "40MB")
+    monkeypatch.setattr(engine, "MEMORY", "40MB")
     count, size = 600_000, 50_000
     place = np.random.default_rng(0).permutation(count)
     kinds = {"patient": pa.int64(), "minute": pa.int64(), "pulse": pa.float64(), "note": pa.string()}

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from vault_cases import SPEC, GivenParts, Named, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
 
+from tacit.data import unit_keys
 from tacit.data.trajectories import Trajectories
 from tacit.errors import AccountingError, MechanismError, PlanError
+from tacit.privacy import deals
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
@@ -254,11 +256,35 @@ def test_the_halves_are_disjoint_even_and_fixed_for_the_life_of_the_ledger(tmp_p
     assert 900 < (first == other).sum() < 1_100
 
 
-def test_a_units_half_does_not_depend_on_who_else_is_there() -> None:
+@pytest.mark.parametrize("named", [True, False])
+def test_a_units_half_does_not_depend_on_who_else_is_there(named: bool) -> None:
     present = np.arange(200) % 7 > 0
-    everyone = Reader(told_apart_by_rewards(people(200)), SecretNoise()).folds("a")
     fewer = [unit for unit, here in zip(people(200), present, strict=True) if here]
-    np.testing.assert_array_equal(Reader(told_apart_by_rewards(fewer), SecretNoise()).folds("a"), everyone[present])
+    everyone = told_apart_by_rewards(people(200), range(200) if named else None)
+    others = told_apart_by_rewards(fewer, np.flatnonzero(present).tolist() if named else None)
+    halves = Reader(everyone, SecretNoise()).folds("a")
+    np.testing.assert_array_equal(Reader(others, SecretNoise()).folds("a"), halves[present])
+
+
+def test_with_ids_a_half_is_a_function_of_the_id_alone() -> None:
+    """Rows that change, come or go move nobody, nor does another order or kind of the ids; rows without ids do."""
+    ids = [f"p{i}" for i in range(100)]
+    kept = Reader(told_apart_by_rewards(people(100), ids), SecretNoise()).folds("a")
+    changed = [[9.0], *people(100)[1:-1], [1.0, 2.0, 3.0]]
+    np.testing.assert_array_equal(Reader(told_apart_by_rewards(changed, ids), SecretNoise()).folds("a"), kept)
+    around = told_apart_by_rewards(people(100)[::-1], [f" {name}\t" for name in ids[::-1]])
+    np.testing.assert_array_equal(Reader(around, SecretNoise()).folds("a")[::-1], kept)
+    np.testing.assert_array_equal(kept, deals.fold(unit_keys.names(ids), "a"))
+    moved = [Reader(told_apart_by_rewards([[i / 10]]), SecretNoise()).folds("a")[0] for i in range(40)]
+    assert set(moved) == {0, 1}
+
+
+def test_folds_of_a_pool_are_those_of_its_own_units() -> None:
+    reader = Reader(episodes(), SecretNoise())
+    pool = reader.pool(1, "key")
+    owners = np.flatnonzero(reader.episodes_per_unit() > 1)
+    assert 0 < len(owners) < reader.units
+    np.testing.assert_array_equal(pool.folds("a"), reader.folds("a")[owners])
 
 
 def test_the_two_halves_add_up_and_cost_no_more_than_one(tmp_path: Path) -> None:
@@ -332,18 +358,15 @@ def test_units_with_equal_rows_are_told_apart_and_one_of_them_less_changes_one_h
     np.testing.assert_array_equal(many[:999], one_less)
 
 
-def test_halves_follow_from_a_hash_of_a_units_own_rows_and_one_of_the_key() -> None:
-    reader = Reader(records([[1.0, 2.0], [3.0], [-1.0, 0.5], [7.0], [3.0]]), SecretNoise())
-    columns, key = reader._data._columns, hashlib.shake_256(b"key").digest(8 * 19)
-    b, *a = (int.from_bytes(key[i : i + 8], "little") for i in range(0, 8 * 19, 8))
-    expected = []
-    for rows, number in (([0, 1], 0), ([2], 0), ([3, 4], 0), ([5], 0), ([6], 1)):
+def test_without_ids_halves_follow_from_a_hash_of_a_units_own_rows_and_number() -> None:
+    reader = Reader(told_apart_by_rewards([[1.0, 2.0], [3.0], [-1.0, 0.5], [7.0], [3.0], [0.0]]), SecretNoise())
+    columns, names = reader._data._columns, b""
+    for rows, number in (([0, 1], 0), ([2], 0), ([3, 4], 0), ([5], 0), ([6], 1), ([7], 0)):
         own = hashlib.blake2b(b"".join(columns[name][rows].tobytes() for name in sorted(columns))).digest()
-        name = own + number.to_bytes(8, "little")
-        words = [int.from_bytes(name[i : i + 4], "little") for i in range(0, 72, 4)]
-        expected.append((b + sum(x * y for x, y in zip(a, words, strict=True))) % 2**64 >> 63)
-    assert reader.folds("key").tolist() == expected
-    assert set(expected) == {0, 1}
+        names += own + number.to_bytes(8, "little")
+    expected = deals.fold(np.frombuffer(names, np.uint8).reshape(6, 72), "key")
+    assert reader.folds("key").tolist() == expected.tolist()
+    assert set(expected.tolist()) == {0, 1}
 
 
 def test_a_fragment_is_what_follows_a_drawn_row_in_its_units_episode() -> None:

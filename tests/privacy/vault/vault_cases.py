@@ -127,8 +127,13 @@ def records(units: Sequence[Sequence[float]], simulated: bool = True) -> Traject
     )
 
 
-def told_apart_by_rewards(units: Sequence[Sequence[float]]) -> Trajectories:
-    """Like `records`, but what a unit holds does not tell its place among the others."""
+def told_apart_by_rewards(units: Sequence[Sequence[float]], names: Sequence[int] | None = None) -> Trajectories:
+    """Like `records`, but what a unit holds does not tell its place among the others.
+
+    Args:
+        units: the rewards of each.
+        names: their ids; without any, units are episodes and have none.
+    """
     rewards = np.array([reward for unit in units for reward in unit])
     ids = np.repeat(np.arange(len(units)), [len(unit) for unit in units])
     zeros = np.zeros((len(rewards), 1))
@@ -138,7 +143,7 @@ def told_apart_by_rewards(units: Sequence[Sequence[float]]) -> Trajectories:
         rewards=rewards,
         next_observations=zeros,
         terminations=np.zeros(len(rewards), bool),
-        unit_ids=ids,
+        unit_ids=":episode" if names is None else np.asarray(names)[ids],
         episode_ids=ids,
         spec=SPEC,
         simulated=True,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tacit.data.mobility.grids import Grid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
 
 __all__ = [
@@ -182,14 +183,18 @@ class Days:
         cells: [D, 48] cells of `grid`.
         person: [D] codes of the people, whole numbers >= 0; which code is whose is not kept.
         grid: the public grid.
+        names: the digest of each code's id (`tacit.data.unit_keys.names`), [codes, 16], where people have ids.
+        unit_key: what ids are that differ by case or form alone, if anybody said it.
 
     Raises:
-        DataError: a shape is wrong, a cell is outside the grid, or a code is negative.
+        DataError: a shape is wrong, a cell is outside the grid, or a code is negative or has no name.
     """
 
     cells: IntArray
     person: IntArray
     grid: Grid
+    names: npt.NDArray[np.uint8] | None = None
+    unit_key: UnitKey | None = None
 
     def __post_init__(self) -> None:
         cells, person = _checked(self.cells), np.asarray(self.person)
@@ -199,6 +204,8 @@ class Days:
             raise _invalid("a cell is outside the grid")
         if len(person) and person.min() < 0:
             raise _invalid("a code of a person is negative")
+        if len(person) and self.names is not None and person.max() >= len(self.names):
+            raise _invalid("a code has no name")
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "person", person.astype(np.int64))
 
@@ -214,10 +221,11 @@ class Days:
             DataError: there are no days.
         """
         order = np.argsort(self.person, kind="stable")
+        present = np.unique(self.person)
         cells, steps = self.cells[order], SLOTS - 1
         ends = np.zeros((len(cells), steps), dtype=np.bool_)
         ends[:, -1] = True
-        return Trajectories.from_arrays(
+        data = Trajectories.from_arrays(
             observations=cells[:, :-1].ravel(),
             actions=actions(cells).ravel(),
             rewards=np.zeros(cells.shape[0] * steps, dtype=np.float32),
@@ -229,6 +237,7 @@ class Days:
             spec=spec_of(self.grid),
             simulated=simulated,
         )
+        return data if self.names is None else data.named(self.names[present], self.unit_key)
 
     def __repr__(self) -> str:
         return f"Days(grid={self.grid!r})"

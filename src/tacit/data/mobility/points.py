@@ -13,9 +13,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.columns import MISSING
+from tacit.data import unit_keys
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
 
 OUTSIDE = -1
@@ -42,6 +43,8 @@ class Rules:
         outside: what a point outside the grid is: an `error`, or `drop` the days with a slot spent mostly out there.
         untidy: what unsorted or repeated times of a person are: an `error`, or `mend` them (sort; the later row of a
             repeated time counts).
+        unit_key: what ids are that differ by case or form alone: different people ("exact") or one ("folded"). None
+            refuses them.
 
     Raises:
         DataError: the zone is missing or unknown, or a number is out of range.
@@ -53,6 +56,7 @@ class Rules:
     days: int = 1
     outside: Outside = "error"
     untidy: Untidy = "error"
+    unit_key: UnitKey | None = None
 
     def __post_init__(self) -> None:
         require_zone(self.zone, "zone")
@@ -72,6 +76,7 @@ class Rules:
                 expected="outside= error or drop, untidy= error or mend",
                 remedy="correct the rules",
             )
+        unit_keys.checked(self.unit_key, "mobility.Rules")
 
 
 def require_zone(zone: Any, name: str) -> None:
@@ -112,7 +117,7 @@ def whole_days(
         rules: see `Rules`.
 
     Returns:
-        Cells [D, 48] and codes [D], dense from 0 in the order of `person`.
+        Cells [D, 48] and the codes of their people [D], rising.
     """
     following = np.append(start[1:], np.iinfo(np.int64).max // 2)
     following[:-1][person[1:] != person[:-1]] = np.iinfo(np.int64).max // 2
@@ -138,8 +143,7 @@ def whole_days(
     whole = (cells >= 0).all(axis=1) & (count >= rules.observed)
     owner = who[new]
     whole &= np.bincount(owner[whole], minlength=int(owner.max(initial=0)) + 1)[owner] >= rules.days
-    _, codes = np.unique(owner[whole], return_inverse=True)
-    return cells[whole], codes.astype(np.int64)
+    return cells[whole], owner[whole]
 
 
 def _winners(
@@ -201,9 +205,10 @@ def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
         DataError: a row breaks a rule of `tacit.data.mobility`, or no day is whole.
     """
     code_of: dict[str, int] = {}
+    kinds: set[str] = set()
     columns: list[list[IntArray]] = [[], [], [], [], []]
     for part in parts:
-        person = _persons(part, code_of)
+        person = _persons(part, code_of, kinds, rules.unit_key)
         end = part.start if part.end is None else part.end
         if (end < part.start).any():
             raise _error("a stay ends before it starts", part, "start <= end", "correct the rows", end < part.start)
@@ -212,6 +217,7 @@ def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
         order = _order(part, person, rules)
         for column, values in zip(columns, (person, part.start, end, offset, cell), strict=True):
             column.append(values[order])
+    unit_keys.require_no_twins(code_of, "mobility", rules.unit_key)
     none = np.zeros(0, dtype=np.int64)
     person, start, end, offset, cell = (np.concatenate([none, *column]) for column in columns)
     if len(cell) and (cell == OUTSIDE).all():
@@ -229,7 +235,8 @@ def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
             expected="days whose slots are recorded or carried, of people with enough of them",
             remedy="check the grid and the time zone, or loosen the public rules (carry, observed, days)",
         )
-    return Days(cells, owner, grid)
+    present, codes = np.unique(owner, return_inverse=True)
+    return Days(cells, codes.astype(np.int64), grid, unit_keys.names(code_of)[present], rules.unit_key)
 
 
 def times_of(values: Any, where: str, recorded: str | None, pattern: str | None = None) -> IntArray:
@@ -303,21 +310,24 @@ def _offsets(start: IntArray, zone: str) -> IntArray:
     return np.asarray(offset[index], dtype=np.int64)
 
 
-def _persons(part: Part, code_of: dict[str, int]) -> IntArray:
-    """Codes [n] of the ids as text; `code_of` learns the new ones."""
+def _persons(part: Part, code_of: dict[str, int], kinds: set[str], unit_key: UnitKey | None) -> IntArray:
+    """Codes [n] of the ids' keys; `code_of` learns the new ones, `kinds` which kinds of ids there are."""
     import pandas as pd
 
-    index, ids = pd.factorize(pd.Series(list(part.user), dtype=object), use_na_sentinel=True)
-    keys: list[str | None] = []
-    for value in ids.tolist():
-        key = int(value) if isinstance(value, float) and value.is_integer() else value
-        key = key.decode("utf-8", "replace") if isinstance(key, bytes) else key
-        whole = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
-        text = str(key).strip() if whole or isinstance(key, str) else ""
-        keys.append(None if text in MISSING else text)
-    wrong = np.array([key is None for key in keys] + [True], dtype=np.bool_)  # the last is that of index -1
-    _refuse(wrong[index], "a user id is missing, or is neither text nor a whole number", part.where)
-    again = np.array([key in code_of for key in keys] + [False], dtype=np.bool_)
+    index, ids = pd.factorize(pd.Series(list(part.user), dtype=object), use_na_sentinel=False)
+    bad: unit_keys.NoKey | None = None
+    try:
+        found, kind = unit_keys.keys(unit_keys.column(ids.tolist()), unit_key)
+        kinds.add(kind)
+        if len(kinds) > 1:
+            bad = unit_keys.NoKey("is text in one file and a whole number or bytes in another")
+    except unit_keys.NoKey as error:
+        bad = error
+    if bad is not None:
+        wrong = np.arange(len(ids)) == bad.row
+        _refuse(wrong[index], f"a user id {bad}", part.where)
+    keys = [str(key) for key in found.tolist()]
+    again = np.array([key in code_of for key in keys], dtype=np.bool_)
     if again.any():
         raise _error(
             "a user also occurs in an earlier file",
@@ -326,9 +336,8 @@ def _persons(part: Part, code_of: dict[str, int]) -> IntArray:
             "if it is the same user, concatenate the files first; if not, make the ids distinct",
             again[index],
         )
-    codes = [code_of.setdefault(str(key), len(code_of)) for key in keys]
-    person: IntArray = np.array([*codes, -1], dtype=np.int64)[index]
-    return person
+    codes = np.array([code_of.setdefault(key, len(code_of)) for key in keys], dtype=np.int64)
+    return codes[index] if len(codes) else np.zeros(0, dtype=np.int64)
 
 
 def _cells(part: Part, grid: Grid, rules: Rules) -> IntArray:

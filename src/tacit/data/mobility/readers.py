@@ -20,11 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.data import unit_keys
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.files import columns_of
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.points import UNIX, Part, Rules, days_from, times_of
 from tacit.data.sources.tables import Text, npz_arrays, numbers_of
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, FileError
 from tacit.plain_files import inside, plain
 
@@ -180,6 +182,7 @@ def from_cells(
     user: str = "user",
     places: str | None = "cell_latlon",
     fewest: int = 1,
+    unit_key: UnitKey | None = None,
 ) -> Days:
     """From days that are cut already: arrays of an .npz file or a mapping.
 
@@ -190,7 +193,7 @@ def from_cells(
         user: name of the array [D] of users.
         places: name of the array [V, 2] of latitude and longitude of each place; None when the days hold cells of
             `grid`.
-        fewest: days that a person needs, as `Rules.days`.
+        fewest, unit_key: days that a person needs, and what twins are, as in `Rules`.
 
     Raises:
         DataError: an array is missing or has another shape, or a place is outside the grid.
@@ -216,11 +219,18 @@ def from_cells(
         if (cell_of < 0).any():
             raise _bad_column(where, places, "places inside the grid, latitude first")
         cells = cell_of[cells]
-    if owner.dtype.kind not in "iuUS":
-        raise _bad_column(where, user, "whole numbers or texts")
-    _, codes, number = np.unique(owner, return_inverse=True, return_counts=True)
+    try:
+        keys, _ = unit_keys.keys(unit_keys.column(arrays[user]), unit_keys.checked(unit_key, where))
+    except unit_keys.NoKey as error:
+        raise _bad_column(
+            f"{where}, day {error.row + 1}", user, f"an id of one kind for each day: one {error}"
+        ) from None
+    _, codes, number = np.unique(keys, return_inverse=True, return_counts=True)
     rows = number[codes] >= fewest
-    return Days(cells[rows], np.unique(codes[rows], return_inverse=True)[1].astype(np.int64), grid)
+    present, codes = np.unique(keys[rows], return_inverse=True)
+    texts = [str(key) for key in present.tolist()]
+    unit_keys.require_no_twins(map(str, keys.tolist()), where, unit_key)
+    return Days(cells[rows], codes.astype(np.int64), grid, unit_keys.names(texts), unit_key)
 
 
 def _tables(

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
+from typing import Any, Literal
+
 from tacit.data.columns import MISSING
 from tacit.data.sources.lake import Table
 from tacit.data.sources.steps import MOMENT, TIME, ZONE
+from tacit.data.unit_keys import WHITE
 from tacit.errors import DataError
 
+HIDDEN = secrets.token_hex(8)
+"""In the names of columns that are not the table's own, so that no table has one of that name."""
+Keyed = Literal["unit", "episode"]
+"""What ids are ids of."""
 PLACE = "tacit column "
 """What the engine's error of a cell that is no number says before the place of the column."""
 
@@ -37,15 +45,38 @@ def quoted(name: str) -> str:
     return f'"{doubled}"'
 
 
-def is_text(table: Table, name: str) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(table.kinds[name]))
-
-
 def raw(name: str) -> str:
     """A column as the source has it; under its own name, a number of a source without types is one."""
-    return quoted(f"{name} as it is")
+    return quoted(f"{HIDDEN} {name}")
+
+
+def key(of: Keyed) -> str:
+    """The column of the keys (see `tacit.data.unit_keys`) by which rows are grouped, sorted and seen by windows."""
+    return f"{HIDDEN}{of}"
+
+
+def key_of(name: str, kind: Any) -> str:
+    """A text that two ids of a column share if and only if their keys are equal (see `tacit.data.unit_keys`), in SQL.
+
+    For tables that the engine reads by itself. Cells that are no id get some text, or NULL where they are; whoever
+    reads the rows refuses them. Nothing here may give NULL for a cell: of a column that a file declares to be without
+    NULL, the engine would lose the row.
+
+    Args:
+        name: of the column.
+        kind: its Arrow type, as `lake.plain_kind` gives it.
+    """
+    import pyarrow as pa
+
+    column, types = quoted(name), pa.types
+    if types.is_binary(kind):
+        return f"lower(hex({column}))"
+    if types.is_floating(kind):
+        return f"CAST({column} + 0 AS VARCHAR)"  # of two zeros, one
+    return f"trim(CAST({column} AS VARCHAR), {_WHITE})"
+
+
+_WHITE = "concat(" + ", ".join(f"chr({ord(sign)})" for sign in WHITE) + ")"
 
 
 def times(table: Table, name: str) -> dict[str, str]:

@@ -27,10 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
-from tacit.data.sources.hdf5 import opened
+from tacit.data.sources.hdf5 import opened, texts
 from tacit.data.sources.tables import unreadable
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
 
 EACH_CHUNK = ":chunk"
@@ -47,6 +48,7 @@ def read(
     spec: PublicSpec,
     chunk: int | None,
     horizon: int | None,
+    unit_key: UnitKey | None,
     simulated: bool,
     store: str | os.PathLike[str] | None,
 ) -> Records:
@@ -59,7 +61,7 @@ def read(
             remedy="name what is protected; there is no default",
         )
     name = unit if chunk is None else f"chunk of {chunk} rows"
-    with Ingest(spec, simulated=simulated, store=store, unit=name) as ingest:
+    with Ingest(spec, simulated=simulated, store=store, unit=name, unit_key=unit_key) as ingest:
         ingest.start(f"Trajectories.from_d4rl({Path(path).name!r})")
         ids = None if unit in (EACH_TRANSITION, EACH_EPISODE, EACH_CHUNK) else unit
         for columns, at in _rows(Path(path), ids, horizon, chunk, terminals=spec.terminals):
@@ -163,7 +165,7 @@ def _rows(
             seen = _piece(fields["observations"], start + 1, CHUNK, path) if seen is None else seen
             columns |= {_NEXT: seen[inside], "terminations": terminal[at], "truncations": truncated[at]}
             if ids is not None:
-                columns["ids"] = columns.pop(ids)
+                columns["ids"] = texts(columns.pop(ids))
             yield columns | {"episode_ids": ends.episode[at]}, at
 
 

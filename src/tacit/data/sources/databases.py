@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tacit.data import unit_keys
 from tacit.data.sources.lake import Table, naive, plain_kind, quietly
 from tacit.data.store import CHUNK
 from tacit.errors import DataError, FileError, TacitError
@@ -277,4 +278,7 @@ def _columns(
 
 
 def _text(cell: Any) -> str:
-    return cell.decode("utf-8") if isinstance(cell, bytes) else str(cell)
+    """A cell as a text: bytes and whole numbers as `tacit.data.unit_keys` has them, since it may be an id."""
+    if isinstance(cell, bytes) or (isinstance(cell, float) and cell.is_integer()):
+        return unit_keys.key_or_none(cell) or str(cell)
+    return str(cell)

@@ -16,8 +16,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from tacit.data import unit_keys
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
 
 Last = Literal["keep", "drop"]
@@ -34,6 +36,7 @@ def from_scope_rl(
     padded: bool = False,
     last: Last = "keep",
     unit_name: str | None = None,
+    unit_key: UnitKey | None = None,
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> Trajectories:
@@ -50,7 +53,7 @@ def from_scope_rl(
             (`obtain_episodes` goes on stepping there, without a reset).
         last: a trajectory that was cut keeps its last row, with its own observation as the next one, or drops it, and
             the row before it is the last.
-        unit_name, simulated, store: as for `Trajectories.from_arrays`.
+        unit_name, unit_key, simulated, store: as for `Trajectories.from_arrays`.
 
     Raises:
         DataError: an entry is missing or has another length, or the records break a rule of `Trajectories`.
@@ -61,7 +64,7 @@ def from_scope_rl(
     names = ("state", "action", "reward", "done", "terminal", *(("pscore",) if spec.propensities else ()))
     columns, rows = _columns(dataset, names, "scope-rl")
     named = not (unit_ids is None or isinstance(unit_ids, str))
-    columns |= {"unit_ids": _of_length(unit_ids, rows, "unit_ids", "scope-rl")} if named else {}
+    columns |= {"unit_ids": _of_length(unit_keys.column(unit_ids), rows, "unit_ids", "scope-rl")} if named else {}
     done = columns["done"].astype(np.bool_)
     kept = _unpadded(dataset, done) if padded else np.ones(rows, np.bool_)
     columns, done = {name: column[kept] for name, column in columns.items()}, done[kept]
@@ -85,6 +88,7 @@ def from_scope_rl(
         episode_ids=columns["episodes"],
         spec=spec,
         unit_name=unit_name,
+        unit_key=unit_key,
         simulated=simulated,
         store=store,
     )
@@ -97,6 +101,7 @@ def from_obp(
     spec: PublicSpec,
     seen: Seen = "context",
     unit_name: str | None = None,
+    unit_key: UnitKey | None = None,
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> Trajectories:
@@ -109,7 +114,7 @@ def from_obp(
         unit_ids: `(T,)` ids, for instance of users, or `":transition"`, as for `Trajectories.from_arrays`.
         spec: public bounds; with `propensities`, `pscore` is read, otherwise it is left out.
         seen: the observation: the context, the position (a discrete one), or the context with the position behind it.
-        unit_name, simulated, store: as for `Trajectories.from_arrays`.
+        unit_name, unit_key, simulated, store: as for `Trajectories.from_arrays`.
 
     Raises:
         DataError: an entry is missing or has another length, or the records break a rule of `Trajectories`.
@@ -133,6 +138,7 @@ def from_obp(
         unit_ids=unit_ids,
         spec=spec,
         unit_name=unit_name,
+        unit_key=unit_key,
         simulated=simulated,
         store=store,
     )

@@ -84,7 +84,7 @@ class Expression:
     columns: frozenset[str]
     tree: Any
 
-    def sql(self, used: Sequence[str], engine: Any) -> str:
+    def sql(self, used: Sequence[str], engine: Any, unit: tuple[str, str] | None = None) -> str:
         """Its text, as DuckDB writes what it understood: no comment or parenthesis of the user's is left.
 
         Rows of a unit that a window cannot tell apart by its ORDER BY are ordered by all columns in use, so that the
@@ -93,9 +93,11 @@ class Expression:
         Args:
             used: all columns that are read of the table.
             engine: a connection of DuckDB.
+            unit: the column of the unit's ids, and that of their keys, which takes its place where a window is
+                partitioned.
         """
         tree = copy.deepcopy(self.tree)
-        _settle(tree, used)
+        _settle(tree, used, unit)
         text = engine.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
         return f"({text.removeprefix('SELECT ')})"
 
@@ -220,12 +222,15 @@ def _faults_of_window(node: dict[str, Any], name: str, unit: str | None, inside:
         yield f"the frame of {name!r} is not allowed"
 
 
-def _settle(node: Any, used: Sequence[str]) -> None:
-    """Order rows by all columns in use, last, in the windows that go by the place of a row."""
+def _settle(node: Any, used: Sequence[str], unit: tuple[str, str] | None) -> None:
+    """Partition windows by the keys of units; order rows by all columns in use, last, where a row's place counts."""
     for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        _settle(part, used)
+        _settle(part, used, unit)
     if not isinstance(node, dict) or node.get("class") != "WINDOW":
         return
+    for part in node["partitions"]:
+        if unit is not None and part.get("column_names") == [unit[0]]:
+            part["column_names"] = [unit[1]]
     if node["type"] in _BY_PLACE or {node["start"], node["end"]} & FRAMES_OF_ROWS:
         usual = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
         node["orders"] += [{**usual, "expression": _reference(name)} for name in used]

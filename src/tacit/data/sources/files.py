@@ -16,6 +16,7 @@ from tacit.data.sources.tables import csv_chunks as csv_chunks
 from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_description, parquet_header
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, Paths, Records, layout
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, FileError
 
 
@@ -90,14 +91,106 @@ class Fields:
         }
 
 
-def read_csv(paths: Paths, **options: Any) -> Records:
-    """See `Trajectories.from_csv`."""
-    return _read_tables(paths, csv_chunks, csv_header, "Trajectories.from_csv", **options)
+def from_csv(
+    cls: type[Any],
+    paths: Paths,
+    *,
+    unit: str,
+    spec: PublicSpec,
+    episode: str | None = None,
+    fields: Fields | None = None,
+    unit_key: UnitKey | None = None,
+    simulated: bool = False,
+    store: str | os.PathLike[str] | None = None,
+) -> Any:
+    """From CSV files with a header, one transition a row, read in chunks.
+
+    Args:
+        paths: one file or several; all records of a unit must be in one of them.
+        unit: name of the column with the unit id, or `":transition"` or `":episode"`.
+        spec: public bounds.
+        episode: name of the column with the episode id, see `from_arrays`.
+        fields: names of the other columns; None takes `Fields.of(spec)` (`observation_0`, `action_0`, `reward`...).
+        unit_key, simulated, store: see `from_arrays`.
+
+    Returns:
+        The `Trajectories`.
+
+    Raises:
+        DataError: the records break a rule of the class, or a column is missing.
+        FileError: a file is missing, truncated or of another kind.
+    """
+    options: dict[str, Any] = {"unit_key": unit_key, "simulated": simulated, "store": store}
+    where, naming = "Trajectories.from_csv", fields or Fields.of(spec)
+    records = _read(paths, csv_chunks, csv_header, where, _keys(unit, episode), unit, episode, naming, spec, options)
+    return cls(records, spec, simulated=simulated)
 
 
-def read_parquet(paths: Paths, **options: Any) -> Records:
-    """See `Trajectories.from_parquet`."""
-    return _read_tables(paths, parquet_chunks, parquet_header, "Trajectories.from_parquet", **options)
+def from_parquet(
+    cls: type[Any],
+    paths: Paths,
+    *,
+    unit: str,
+    spec: PublicSpec | None = None,
+    episode: str | None = None,
+    fields: Fields | None = None,
+    unit_key: UnitKey | None = None,
+    simulated: bool = False,
+    store: str | os.PathLike[str] | None = None,
+    digest_key: bytes | None = None,
+) -> Any:
+    """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`.
+
+    Without `spec` the public bounds are those that `to_parquet` wrote into the (first) file. Shards of a
+    `ShardedVault` are read with a `digest_key`: secret bytes that all ranks share.
+    """
+    spec = described_spec(paths) if spec is None else spec
+    where, naming = "Trajectories.from_parquet", fields or Fields.of(spec)
+    options = {"unit_key": unit_key, "simulated": simulated, "store": store, "digest_key": digest_key}
+    ids = _keys(unit, episode)
+    records = _read(paths, parquet_chunks, parquet_header, where, ids, unit, episode, naming, spec, options)
+    return cls(records, spec, simulated=simulated)
+
+
+def from_npz(
+    cls: type[Any],
+    paths: Paths,
+    *,
+    unit: str,
+    spec: PublicSpec,
+    episode: str | None = None,
+    unit_key: UnitKey | None = None,
+    simulated: bool = False,
+    store: str | os.PathLike[str] | None = None,
+) -> Any:
+    """From .npz files with one array for each field, named as the arguments of `from_arrays`.
+
+    Args:
+        paths: one file or several; all records of a unit must be in one of them.
+        unit: name of the array with the unit id, or `":transition"` or `":episode"`.
+        episode: name of the array with the episode id, see `from_arrays`.
+        spec, unit_key, simulated, store: see `from_arrays`.
+
+    Returns:
+        The `Trajectories`.
+
+    Raises:
+        DataError: the records break a rule of the class, or an array is missing.
+        FileError: a file is missing, truncated or of another kind.
+    """
+    with Ingest(spec, simulated=simulated, store=store, unit=unit, unit_key=unit_key) as ingest:
+        for path in _files(paths, "Trajectories.from_npz"):
+            ingest.start(f"Trajectories.from_npz({path.name!r})")
+            fields = list(dict.fromkeys((*layout(spec), "propensities")))
+            arrays = npz_arrays(path, [*fields, *_keys(unit, episode)])
+            columns = {name: arrays.get(name) for name in fields}
+            if not spec.terminals and columns["terminations"] is None and columns["rewards"] is not None:
+                columns["terminations"] = np.zeros(columns["rewards"].shape[:1], dtype=np.bool_)
+            for name in _keys(unit, episode):
+                if name not in arrays:
+                    raise _no_column(path, name, "unit" if name == unit else "episode")
+            ingest.add(columns, arrays.get(unit, unit), None if episode is None else arrays[episode])
+        return cls(ingest.finish(), spec, simulated=simulated)
 
 
 def described_spec(paths: Paths) -> PublicSpec:
@@ -119,49 +212,20 @@ def described_spec(paths: Paths) -> PublicSpec:
     return PublicSpec.from_json(described["spec"], where=path.name)
 
 
-def read_npz(
-    paths: Paths,
-    *,
-    unit: str,
-    spec: PublicSpec,
-    episode: str | None,
-    simulated: bool,
-    store: str | os.PathLike[str] | None,
-) -> Records:
-    """See `Trajectories.from_npz`."""
-    with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
-        for path in _files(paths, "Trajectories.from_npz"):
-            ingest.start(f"Trajectories.from_npz({path.name!r})")
-            fields = list(dict.fromkeys((*layout(spec), "propensities")))
-            arrays = npz_arrays(path, [*fields, *_keys(unit, episode)])
-            columns = {name: arrays.get(name) for name in fields}
-            if not spec.terminals and columns["terminations"] is None and columns["rewards"] is not None:
-                columns["terminations"] = np.zeros(columns["rewards"].shape[:1], dtype=np.bool_)
-            for name in _keys(unit, episode):
-                if name not in arrays:
-                    raise _no_column(path, name, "unit" if name == unit else "episode")
-            ingest.add(columns, arrays.get(unit, unit), None if episode is None else arrays[episode])
-        return ingest.finish()
-
-
-def _read_tables(
+def _read(
     paths: Paths,
     chunks: Any,
     header: Any,
     where: str,
-    *,
+    ids: Sequence[str],
     unit: str,
-    spec: PublicSpec,
     episode: str | None,
-    fields: Fields | None,
-    simulated: bool,
-    store: str | os.PathLike[str] | None,
-    digest_key: bytes | None = None,
+    naming: Fields,
+    spec: PublicSpec,
+    options: Mapping[str, Any],
 ) -> Records:
-    with Ingest(spec, simulated=simulated, store=store, unit=unit, digest_key=digest_key) as ingest:
-        naming = fields or Fields.of(spec)
+    with Ingest(spec, unit=unit, **options) as ingest:
         columns = naming.columns()
-        ids = _keys(unit, episode)
         for path in _files(paths, where):
             ingest.start(f"{where}({path.name!r})")
             refuse_overlooked(path.name, header(path), naming, spec)

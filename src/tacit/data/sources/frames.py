@@ -11,6 +11,7 @@ from tacit.data.sources.databases import arrow_batches
 from tacit.data.sources.files import Fields
 from tacit.data.sources.lake import Table, naive, plain_kind, quietly
 from tacit.data.spec import PublicSpec
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
 
 NAME = "Trajectories.from_frame"
@@ -31,6 +32,7 @@ def from_frame(
     actions: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
     fields: Fields | None = None,
+    unit_key: UnitKey | None = None,
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> Any:
@@ -51,6 +53,7 @@ def from_frame(
         actions: name of an action in the spec -> its SQL expression; "" names the only one.
         columns: likewise of the observation's columns.
         fields: names of the columns; None takes `Fields.of(spec)`.
+        unit_key: see `from_arrays`.
         simulated: whether no record is a real person's.
         store: a folder; the columns are written there in the native format and mapped, not held in memory.
 
@@ -64,9 +67,8 @@ def from_frame(
         DataError: the records break a rule of `Trajectories`, a column is missing, or an expression is refused.
         FileError: the folder exists already or cannot be written.
     """
-    wanted = sorting.Wanted(
-        unit, episode, time, next, where, qualify, reward, actions=actions or {}, columns=columns or {}, fields=fields
-    )
+    made = {"actions": actions or {}, "columns": columns or {}}
+    wanted = sorting.Wanted(unit, episode, time, next, where, qualify, reward, **made, fields=fields, unit_key=unit_key)
     records = sorting.read(table_of(frame), wanted, spec, simulated=simulated, store=store)
     return cls(records, spec, simulated=simulated)
 

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
+import numpy as np
 from h5py._hl.base import phil
 
 from tacit.data.sources.tables import disproportionate
+from tacit.data.store import Array
 from tacit.errors import FileError
 from tacit.plain_files import plain
 
@@ -110,3 +112,16 @@ def _problems(file: h5py.File) -> Iterator[tuple[str, str]]:
                         yield name, "lies in another file"
                     if disproportionate(node.nbytes, node.id.get_storage_size()):
                         yield name, "declares far more than the file holds"
+
+
+def texts(values: Array) -> Array:
+    """Ids [n] as they were meant: HDF5 has its texts as bytes. What is no UTF-8 stays bytes."""
+    if values.dtype.kind not in "SO":
+        return values
+    made = np.empty(len(values), dtype=object)
+    for row, cell in enumerate(values.tolist()):
+        made[row] = cell
+        if isinstance(cell, bytes):
+            with contextlib.suppress(UnicodeDecodeError):
+                made[row] = cell.decode("utf-8")
+    return made

@@ -186,7 +186,8 @@ _IN_WORDS = {"csv": tables.CSV, "parquet": "a Parquet file", "arrow": "an Arrow 
 def plain_kind(kind: Any) -> Any:
     """The Arrow type as which a column is read: one width for whole numbers, for floats and for texts.
 
-    Times with a zone are read in UTC. Files may differ in widths, and nowhere else.
+    Whole numbers of 64 bits without a sign are decimals. Times with a zone are read in UTC. Files may differ in widths,
+    and nowhere else.
     """
     import pyarrow as pa
 
@@ -194,11 +195,13 @@ def plain_kind(kind: Any) -> Any:
     if types.is_dictionary(kind):
         return plain_kind(kind.value_type)
     if types.is_integer(kind):
-        return pa.int64()
+        return pa.decimal128(20, 0) if types.is_uint64(kind) else pa.int64()
     if types.is_floating(kind):
         return pa.float64()
     if types.is_large_string(kind) or types.is_string_view(kind):
         return pa.string()
+    if types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+        return pa.binary()
     if types.is_timestamp(kind):
         return pa.timestamp("ns" if kind.unit == "ns" else "us", kind.tz)
     return kind
@@ -219,12 +222,15 @@ def _agreed(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Path, dic
     """
     import pyarrow as pa
 
-    agreed = dict(first[1])
+    agreed, unsigned = dict(first[1]), plain_kind(pa.uint64())
     for path, kinds in others:
         for name, kind in kinds.items():
-            if name in agreed and pa.types.is_null(agreed[name]):
+            unlike = name in agreed and kind not in (agreed[name], pa.null())
+            if unlike and pa.types.is_null(agreed[name]):
                 agreed[name] = kind
-            if name in agreed and kind not in (agreed[name], pa.null()):
+            elif unlike and {agreed[name], kind} == {pa.int64(), unsigned}:
+                agreed[name] = unsigned
+            elif unlike:
                 raise _disagree(path, f"the column {name!r} has another type than in the files before")
         if absent := [name for name in agreed if name not in kinds]:
             raise _disagree(path, f"there is no column {absent[0]!r}, which the files before have")

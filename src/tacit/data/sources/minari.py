@@ -15,9 +15,10 @@ import minari
 import numpy as np
 
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
-from tacit.data.sources.hdf5 import opened
+from tacit.data.sources.hdf5 import opened, texts
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
+from tacit.data.unit_keys import UnitKey, column
 from tacit.errors import DataError, FileError
 from tacit.plain_files import inside, plain
 
@@ -39,6 +40,7 @@ def read(
     reward: tuple[float, float] | None,
     propensity: str | None,
     observation: str | None,
+    unit_key: UnitKey | None,
     simulated: bool,
     root: str | os.PathLike[str] | None,
     store: str | os.PathLike[str] | None,
@@ -62,7 +64,7 @@ def read(
         spec = PublicSpec.from_spaces(*spaces, reward=reward, propensities=propensity is not None)
     if propensity is None and spec.propensities and "spec" in notes:
         propensity = PROPENSITY
-    with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
+    with Ingest(spec, simulated=simulated, store=store, unit=unit, unit_key=unit_key) as ingest:
         ingest.start(where)
         waiting: list[dict[str, Array]] = []
         rows = done = 0
@@ -167,7 +169,7 @@ def _unit(
 ) -> Array:
     value = _lookup(metadata, unit)
     if value is None and packed:
-        return _info(infos, unit, length, where)
+        return texts(_info(infos, unit, length, where).astype(object))
     if value is None:
         value = _lookup(infos, unit)
     if value is None or isinstance(value, Mapping):
@@ -177,7 +179,8 @@ def _unit(
             expected="the key in the metadata or the infos of every episode",
             remedy="name the key of the protected unit with unit=, or add it to the dataset",
         )
-    values = np.atleast_1d(np.asarray(value))
+    one = isinstance(value, (str, bytes)) or np.ndim(value) == 0
+    values = texts(column([value] if one else value).astype(object))  # of arrays alone, texts and bytes would be joined
     if values.ndim != 1 or len(values) == 0 or not bool(np.all(values == values[0])):
         raise DataError(
             "the unit id is not constant within an episode",

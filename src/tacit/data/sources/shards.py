@@ -18,15 +18,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tacit import plain_files
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION
-from tacit.data.sources import lake
+from tacit.data.sources import column_sql, lake
 from tacit.data.sources.column_sql import quoted
 from tacit.data.sources.files import Fields
+from tacit.data.sources.tables import parquet_file
 from tacit.data.spec import PublicSpec
-from tacit.data.store import FORMAT, read_spec, read_unit
+from tacit.data.store import FORMAT, read_spec, read_unit, read_unit_key
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError, PlanError
 
@@ -43,12 +44,14 @@ class Shards:
         count: how many.
         episode: name of the column with the episode id, if there is one.
         fields: names of columns where they are not the usual ones, as `Fields.named` takes them.
+        exact: whether ids that differ by case or form alone are different units; else they are refused.
     """
 
     folder: Path
     count: int
     episode: str | None
     fields: tuple[str, ...]
+    exact: bool = False
 
     def read(self, rank: int, ranks: int, *, digest_key: bytes | None, store: Path) -> Trajectories:
         """The shards of one of several ranks: number `rank` and every `ranks`-th after it.
@@ -74,16 +77,18 @@ class Shards:
         spec, simulated, _ = read_spec(self.folder)
         unit = read_unit(self.folder)
         assert unit is not None
-        return Trajectories.from_parquet(
+        read: Trajectories = Trajectories.from_parquet(
             [self.folder / _NAME.format(shard) for shard in range(rank, self.count, ranks)],
             unit=unit,
             spec=spec,
             episode=self.episode,
             fields=Fields.named(spec, self.fields),
+            unit_key="exact" if self.exact else None,
             simulated=simulated,
             store=store,
             digest_key=digest_key,
         )
+        return read
 
 
 def described(folder: Path) -> Shards | None:
@@ -99,7 +104,7 @@ def described(folder: Path) -> Shards | None:
             count, episode, fields = said["shards"], said.get("episode"), said.get("fields", [])
             named = isinstance(episode, str | None) and isinstance(fields, list)
             if type(count) is int and 1 <= count <= _MOST and named and read_unit(folder) is not None:
-                return Shards(folder, count, episode, tuple(map(str, fields)))
+                return Shards(folder, count, episode, tuple(map(str, fields)), read_unit_key(folder) == "exact")
             raise FileError(
                 "spec.json is damaged",
                 where=str(folder),
@@ -119,6 +124,7 @@ def write(
     episode: str | None = None,
     time: str | None = None,
     fields: Sequence[str] = (),
+    unit_key: Literal["exact"] | None = None,
     simulated: bool = False,
     memory: str = "2GB",
 ) -> None:
@@ -133,6 +139,8 @@ def write(
         episode: name of the column with the episode's id.
         time: name of a column that orders the rows of an episode; None keeps the order that they have.
         fields: see `Shards`.
+        unit_key: "exact" where ids that differ by case or form alone are different units; without it, reading the
+            shards refuses them.
         simulated: declare that no record is a real person's.
         memory: what DuckDB may take; it spills to a folder within `out`, which is removed.
 
@@ -163,19 +171,17 @@ def write(
             remedy = "name one of the file's columns"
             raise DataError(f"there is no column {column!r}", where=files[0].name, expected="it", remedy=remedy)
     with _appearing(out) as partial:
-        _copy(files, partial, unit=unit, shards=shards, order=_order(unit, episode, time), memory=memory)
+        whose = column_sql.key_of(unit, header[unit])
+        course = None if episode is None else column_sql.key_of(episode, header[episode])
+        order = [] if time is None else [whose, *([] if course is None else [course]), quoted(time)]
+        _copy(files, partial, key_of=whose, shards=shards, order=order, memory=memory)
         public = {"simulated": simulated, "owner": "id", "unit": unit, "spec": spec.to_json()}
+        public |= {} if unit_key is None else {"unit_key": unit_key}
         more = {"shards": shards, "episode": episode, "fields": list(fields)}
         plain_files.write(partial / "spec.json", json.dumps({**FORMAT, **public, **more}, indent=1))
 
 
-def _order(unit: str, episode: str | None, time: str | None) -> str:
-    if time is None:
-        return ""
-    return "ORDER BY " + ", ".join(quoted(column) for column in (unit, episode, time) if column is not None)
-
-
-def _copy(files: Sequence[Path], folder: Path, *, unit: str, shards: int, order: str, memory: str) -> None:
+def _copy(files: Sequence[Path], folder: Path, *, key_of: str, shards: int, order: Sequence[str], memory: str) -> None:
     import duckdb
 
     wrong = FileError(
@@ -187,8 +193,8 @@ def _copy(files: Sequence[Path], folder: Path, *, unit: str, shards: int, order:
     listed = ", ".join(_text(os.fspath(path)) for path in files)
     key = secrets.token_hex(32)
     # A row without an id goes to the first shard, where reading it is refused.
-    text = f"trim(CAST({quoted(unit)} AS VARCHAR))"
-    shard = f"coalesce(hash({_text(key)} || {text}, {_text(key)}) % {shards}, 0)"
+    shard = f"coalesce(hash({_text(key)} || {key_of}, {_text(key)}) % {shards}, 0)"
+    sorting = f"ORDER BY {', '.join(order)}" if order else ""
     with contextlib.closing(lake.quietly(duckdb.connect, wrong)) as connection:
         spill = folder / "spill"
         spill.mkdir(mode=0o700)
@@ -196,11 +202,21 @@ def _copy(files: Sequence[Path], folder: Path, *, unit: str, shards: int, order:
         for setting, value in settings.items():
             connection.execute(f"SET {setting} = {_text(value)}")
         for number in range(shards):
-            rows = f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false) WHERE {shard} = {number} {order}"
+            rows = (
+                f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false) WHERE {shard} = {number} {sorting}"
+            )
             target = _text(os.fspath(folder / _NAME.format(number)))
             statement = f"COPY ({rows}) TO {target} (FORMAT parquet, COMPRESSION zstd)"
             lake.quietly(partial(connection.execute, statement), wrong)
     shutil.rmtree(spill)
+    written = [folder / _NAME.format(number) for number in range(shards)]
+    if sum(map(_rows, written)) != sum(map(_rows, files)):
+        raise wrong
+
+
+def _rows(path: Path) -> int:
+    with parquet_file(path) as file:
+        return int(file.metadata.num_rows)
 
 
 @contextlib.contextmanager

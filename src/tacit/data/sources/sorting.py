@@ -8,32 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from tacit.data.columns import NUMBERS
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources import column_sql
+from tacit.data.sources.column_sql import Keyed
+from tacit.data.sources.engine import opened, rows_of
 from tacit.data.sources.expressions import Expression, checked
 from tacit.data.sources.files import Fields, declared, refuse_overlooked
+from tacit.data.sources.keyed import keyed, whole
 from tacit.data.sources.lake import Table
 from tacit.data.sources.steps import MOMENT, TIME, ZONE, Block, in_order, with_next
 from tacit.data.sources.tables import numbers_of
 from tacit.data.spec import PublicSpec
-from tacit.data.store import CHUNK, Array, Records
-from tacit.errors import DataError, FileError, TacitError
+from tacit.data.store import Array, Records
+from tacit.data.unit_keys import UnitKey
+from tacit.errors import DataError
 
-MEMORY = "400MB"
-"""That DuckDB may take before it spills."""
 Next = Literal["keep", "drop"]
-UnitCase = Literal["merge", "keep"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,7 @@ class Wanted:
         actions: name of an action's column in the spec -> its expression; "" names the only one.
         columns: likewise of the observation's columns.
         fields: names of the columns; None takes `Fields.of`.
-        unit_case: of ids that differ in their case alone: they are one unit ("merge"), or several ("keep"). None
-            refuses them.
+        unit_key: what ids of units are that differ by case or form alone (see `tacit.data.unit_keys`).
     """
 
     unit: str
@@ -68,7 +63,7 @@ class Wanted:
     actions: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     fields: Fields | None = None
-    unit_case: UnitCase | None = None
+    unit_key: UnitKey | None = None
 
     @property
     def owner(self) -> str | None:
@@ -76,6 +71,20 @@ class Wanted:
         if self.unit == EACH_TRANSITION:
             return None
         return self.episode if self.unit == EACH_EPISODE else self.unit
+
+    @property
+    def keyed(self) -> dict[Keyed, str]:
+        """The columns of ids, by what they are ids of."""
+        whose = None if self.unit in (EACH_TRANSITION, EACH_EPISODE) else self.unit
+        named: dict[Keyed, str | None] = {"unit": whose, "episode": self.episode}
+        return {of: name for of, name in named.items() if name is not None}
+
+    @property
+    def partition(self) -> tuple[str, str] | None:
+        """The column that says whose a row is, and that of its keys."""
+        if self.owner is None:
+            return None
+        return self.owner, column_sql.key("episode" if self.unit == EACH_EPISODE else "unit")
 
     @property
     def times(self) -> tuple[str, ...]:
@@ -100,13 +109,12 @@ def read(
     """
     _check(table, wanted)
     refuse_overlooked(table.name, tuple(table.kinds), wanted.fields or Fields.of(spec), spec)
-    unit = None if wanted.unit in (EACH_TRANSITION, EACH_EPISODE) else wanted.unit
-    kept = wanted.unit_case == "keep"
-    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, case_matters=kept) as ingest:
+    unit, law = wanted.keyed.get("unit"), wanted.unit_key
+    with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, unit_key=law) as ingest:
         ingest.start(table.name, numbered=False)
-        with _engine(store) as engine:
+        with opened(store) as engine:
             query, names = _query(table, wanted, spec, engine)
-            blocks = _blocks(table, query, names, spec, engine)
+            blocks = _blocks(keyed(table, wanted.keyed, wanted.unit_key), query, names, spec, engine)
             if wanted.times:
                 blocks = in_order(blocks, table.name)
             if wanted.next is not None:
@@ -172,100 +180,9 @@ REWARD = (
 """What to do where no column is the reward."""
 
 
-# -- the engine --------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _engine(store: str | os.PathLike[str] | None) -> Iterator[Any]:
-    """A DuckDB that reaches nothing but what is handed to it, with a folder of its own to spill to."""
-    import duckdb
-
-    parent = None if store is None else Path(store).absolute().parent
-    prefix = ".tacit-" if store is None else f".{Path(store).name}."
-    spill = tempfile.mkdtemp(prefix=f"{prefix}spill-", dir=parent)  # with mode 0700
-    try:
-        with duckdb.connect(":memory:") as engine:
-            for setting, value in {
-                "memory_limit": MEMORY,
-                "threads": "1",
-                "temp_directory": spill.replace("'", "''"),
-                "TimeZone": "UTC",
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
-                "enable_external_access": "false",
-                "lock_configuration": "true",
-            }.items():
-                engine.execute(f"SET {setting} = '{value}'")
-            yield engine
-    finally:
-        shutil.rmtree(spill, ignore_errors=True)
-
-
-def _rows(table: Table, used: Sequence[str], query: str, engine: Any) -> Iterator[Any]:
-    """Arrow batches of a query over the table, which it calls `source`."""
-    import duckdb
-    import pyarrow as pa
-
-    failed: list[TacitError | KeyboardInterrupt] = []
-
-    def batches() -> Iterator[Any]:
-        try:
-            yield from table.batches(used)
-        except (TacitError, KeyboardInterrupt) as error:  # the engine would make a text of its own of it
-            failed.append(error)
-            raise
-
-    def attempted(run: Callable[[], Any], wrong: TacitError) -> Any:
-        """What `run` gives; what the engine says of an error quotes cells."""
-        kind: type[Exception] = Exception
-        named: re.Match[str] | None = None
-        try:
-            return run()
-        except Exception as error:
-            kind, named = type(error), re.search(rf"{column_sql.PLACE}(\d{{1,6}})\b", str(error))
-        if issubclass(kind, duckdb.InterruptException):
-            raise KeyboardInterrupt
-        full = issubclass(kind, (duckdb.OutOfMemoryException, duckdb.IOException))
-        if named is not None and int(named[1]) < len(table.kinds):
-            wrong = _not_a_number(table, list(table.kinds)[int(named[1])])
-        raise failed[0] if failed else _full(table) if full else wrong
-
-    schema = pa.schema([(name, table.kinds[name]) for name in used])
-    engine.register("source", pa.RecordBatchReader.from_batches(schema, batches()))
-    unfit = _uncomputable("an expression does not fit the types of its columns", table)
-    rows = attempted(lambda: engine.sql(query), unfit)
-    wrong = _uncomputable("a cell cannot be computed with", table)
-    reader = attempted(lambda: rows.to_arrow_reader(CHUNK), wrong)
-    while (batch := attempted(lambda: next(reader, None), wrong)) is not None:
-        yield batch
-
-
-def _full(table: Table) -> FileError:
-    return FileError(
-        "the rows cannot be sorted in the memory and on the disk that are free",
-        where=table.name,
-        expected="free space beside the folder that is written, for all columns in use",
-        remedy="free some space, or write to another disk; nothing was left behind",
-    )
-
-
-def _not_a_number(table: Table, name: str) -> DataError:
-    what = f"the column {name!r} has a cell that is not a number"
-    return DataError(what, where=table.name, expected="finite numbers", remedy=NUMBERS)
-
-
-def _uncomputable(what: str, table: Table) -> DataError:
-    return DataError(
-        what,
-        where=table.name,
-        expected="numbers in arithmetic, and dates as strptime has them (of CSV and SQLite, what the spec declares no "
-        "number is a text)",
-        remedy="correct the expression or the data; try_cast(COLUMN AS DOUBLE) and try_strptime skip such a cell",
-    )
-
-
 # -- the query ---------------------------------------------------------------------------------------------------------
 
+_KEPT = column_sql.quoted(f"{column_sql.HIDDEN}kept")
 Names = dict[str, list[tuple[str, str]]]
 """Field -> (name in the spec or "", name in the query's result) of each of its columns."""
 
@@ -282,6 +199,7 @@ def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple
     direct = [source for pairs in columns.values() for _, source in pairs if isinstance(source, str)]
     read = {name for expression in (*made.values(), *moments.values(), *where, *qualify) for name in expression.columns}
     used = tuple(name for name in table.kinds if name in {*by, *direct, *read})
+    hidden = {of: column_sql.quoted(column_sql.key(of)) for of in wanted.keyed}
     numbers = set() if table.typed else _numbers(spec, fields)
     selected: list[str] = []
     names: Names = {}
@@ -290,36 +208,35 @@ def _query(table: Table, wanted: Wanted, spec: PublicSpec, engine: Any) -> tuple
             if isinstance(source, str):
                 text = column_sql.cell(table, source, source in numbers)
             else:
-                text = source.sql(used, engine)
+                text = source.sql(used, engine, wanted.partition)
             names.setdefault(target, []).append((known, f"c{len(selected)}"))
             selected.append(f"{text} AS c{len(selected)}")
     keys: dict[str, list[str]] = {}
-    whose = None if wanted.unit in (EACH_TRANSITION, EACH_EPISODE) else wanted.unit
-    for target, name in (("unit", whose), ("episode", wanted.episode)):
-        if name is not None:
-            texts = column_sql.is_text(table, name)
-            selected.append(f"{f'trim({column_sql.raw(name)})' if texts else column_sql.raw(name)} AS {target}")
-            keys[target] = [f"strlen({target})", target] if texts else [target]
+    for of, column in hidden.items():
+        texts = not whole(table.kinds[wanted.keyed[of]])
+        selected.append(f"{column} AS {of}")
+        keys[of] = [f"strlen({of})", of] if texts else [of]
     times: dict[str, str] = {}
     for i, name in enumerate(wanted.times):
-        computed = name in moments
-        made_of = column_sql.time(moments[name].sql(used, engine)) if computed else column_sql.times(table, name)
+        if name in moments:
+            made_of = column_sql.time(moments[name].sql(used, engine, wanted.partition))
+        else:
+            made_of = column_sql.times(table, name)
         times |= {f"{part}_{i}": text for part, text in made_of.items()}
     selected += [f"{text} AS {name}" for name, text in times.items()]
     raw = [f"{column_sql.quoted(name)} AS {column_sql.raw(name)}" for name in used]
     typed = [f"{column_sql.typed(table, name, name in numbers)} AS {column_sql.quoted(name)}" for name in used]
-    inner = f"SELECT {', '.join(raw + typed)} FROM source"
-    if wanted.unit_case == "merge" and whose is not None and column_sql.is_text(table, whose):
-        name = column_sql.quoted(whose)
-        inner = f"SELECT {', '.join(raw + typed)} FROM (SELECT * REPLACE (lower({name}) AS {name}) FROM source)"
+    inner = f"SELECT {', '.join([*raw, *typed, *hidden.values()])} FROM source"
     for condition in where:
-        kept = f'SELECT *, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
-        inner = f'SELECT * FROM ({kept}) WHERE "kept row"'
+        test = condition.sql(used, engine, wanted.partition)
+        inner = f"SELECT * EXCLUDE ({_KEPT}) FROM (SELECT *, {test} AS {_KEPT} FROM ({inner})) WHERE {_KEPT}"
     chosen = f"SELECT {', '.join(selected)} FROM ({inner})"
     for condition in qualify:
-        kept = f'SELECT {", ".join(selected)}, {condition.sql(used, engine)} AS "kept row" FROM ({inner})'
-        chosen = f'SELECT * EXCLUDE ("kept row") FROM ({kept}) WHERE "kept row"'
-    return (_ordered(chosen, keys, [name for name in times if not name.startswith(ZONE)]), used), names
+        test = condition.sql(used, engine, wanted.partition)
+        kept = f"SELECT {', '.join(selected)}, {test} AS {_KEPT} FROM ({inner})"
+        chosen = f"SELECT * EXCLUDE ({_KEPT}) FROM ({kept}) WHERE {_KEPT}"
+    query = _ordered(chosen, keys, [name for name in times if not name.startswith(ZONE)])
+    return (query, (*used, *map(column_sql.key, wanted.keyed))), names
 
 
 def _ordered(query: str, keys: Mapping[str, Sequence[str]], times: Sequence[str]) -> str:
@@ -418,7 +335,7 @@ def _blocks(
     """Fields of the rows, with "unit", "episode" and what orders them."""
     text, used = query
     row = 0
-    for batch in _rows(table, used, text, engine):
+    for batch in rows_of(table, used, text, engine):
         block: Block = {"row": np.arange(row, row + batch.num_rows)}
         row += batch.num_rows
         for name in {"unit", "episode"} & set(batch.schema.names):

@@ -91,7 +91,7 @@ def run(unit: Unit, gradients: frozenset[str], plan: Mechanisms, asked: Asked) -
         reserved = vault.reserve(plan)
         for part in plan.queries:
             inside = np.ones(canaries, np.bool_)
-            if part.fold is not None:  # known to anybody who knows the canary: a hash of its own rows
+            if part.fold is not None:  # known to anybody who knows the canary: a hash of its id
                 inside = everybody.folds(ledger.dataset_id) == part.fold
             adds, scale, rate = heard(part)
             for total in _answers(vault, reserved, part, canaries, part.name in gradients):

@@ -25,6 +25,7 @@ from tacit.agents.language.sampling import Completions, filled, laid_out, log_so
 from tacit.agents.language.texts import Writer
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
+from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, PlanError
 from tacit.methods.alignment.algorithm import Progress, begun, checkpoint_of, save
 from tacit.methods.alignment.contributions import TOGETHER, Released, work
@@ -196,6 +197,7 @@ def pairs_of(
     people: Sequence[str],
     pairs: Sequence[tuple[str, str, str]],
     *,
+    unit_key: UnitKey | None = None,
     simulated: bool,
 ) -> Trajectories:
     """Records of pairs: everyone's texts as tokens.
@@ -205,6 +207,7 @@ def pairs_of(
         writer: the model.
         people: whose pair each is [n].
         pairs: (prompt, chosen, rejected) [n]; a prompt is its first tokens, and completions are cut.
+        unit_key: what ids are that differ by case or form alone (see `Trajectories.from_arrays`).
         simulated: whether no pair is a real person's.
 
     Raises:
@@ -234,7 +237,8 @@ def pairs_of(
         rewards=np.zeros(len(ids), np.float32),
         next_observations=np.array(seen, np.float32),
         terminations=ended,
-        unit_ids=np.array(ids),
+        unit_ids=ids,
+        unit_key=unit_key,
         spec=plan.spec(writer),
         simulated=simulated,
     )

@@ -131,6 +131,8 @@ _DECLARED: Mapping[str, Sequence[str]] = {
         "the user's .+, with which people were served, keeps nothing of them",
         r"each \w+ counts as one .+: the records were imported without (unit )?ids",
         "each .+ is one of a query's result: that the query mixes no two of them was not checked",
+        "ids that differ by case, width, Unicode form, spaces or invisible characters alone are different .+s, as the "
+        "user says",
         r"the user's [0-9,]+ rank\(s\), on which the records lay in shards, are trusted: each adds its share of the "
         "noise and keeps it secret, and nobody else reads what they send each other; that was not checked",
         "the records of all devices lie with one curator, who computes for them",
@@ -174,6 +176,18 @@ def mixing(name: str) -> str:
         name: of the unit.
     """
     return f"each {name} is one of a query's result: that the query mixes no two of them was not checked"
+
+
+def exact(name: str) -> str:
+    """What is assumed of ids that the user declared to be different units (`tacit.data.unit_keys`).
+
+    Args:
+        name: of the unit.
+    """
+    return (
+        "ids that differ by case, width, Unicode form, spaces or invisible characters alone are different "
+        f"{name}s, as the user says"
+    )
 
 
 def sharded(ranks: int) -> str:

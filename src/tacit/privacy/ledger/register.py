@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import plain_files
+from tacit.data import unit_keys
 from tacit.errors import LedgerError, PlanError
 from tacit.privacy.ledger.state import GENESIS, canonical
 from tacit.privacy.ledger.store import MUTEX, WriterLock, real
@@ -51,8 +52,8 @@ class Register:
         file and its `.lock` were both put back from an older copy; `require` finds that.
 
     Edge cases:
-        A torn last line is dropped when the register is opened: its call never returned. Ids are compared exactly;
-        one person under two ids is two people.
+        A torn last line is dropped when the register is opened: its call never returned. Ids count as `unit_keys` has
+        them, and what differs by case or form alone shares one cap, which is safe. Who has two other ids is two people.
     """
 
     _file: tuple[int, int, int]
@@ -114,7 +115,7 @@ class Register:
 
         Args:
             plan_id: the plan that they would contribute to.
-            people: ids in the order of arrival; "" is somebody unknown.
+            people: ids in the order of arrival; "" and other words for nothing are somebody unknown.
             most: to how many calls of one plan a person may say yes.
 
         Returns:
@@ -137,8 +138,9 @@ class Register:
             before = self._counts.get(plan_id, Counter())
             granted, chosen = np.zeros(len(people), bool), dict[str, None]()
             for place, person in enumerate(people):
-                name = self._hash(person)
-                if person and name not in chosen and before[name] < most:
+                key = unit_keys.key_or_none(person, "folded")
+                name = "" if key is None else self._hash(key)
+                if name and name not in chosen and before[name] < most:
                     granted[place] = True
                     chosen[name] = None
             self._append({"kind": "reserve", "plan": plan_id, "people": list(chosen)})
@@ -270,8 +272,8 @@ class Register:
     def _code(self, previous: str, text: str) -> str:
         return hmac.digest(self._of_lines, f"{previous}\n{text}".encode(), "sha256").hex()
 
-    def _hash(self, person: str) -> str:
-        name = person.encode("utf-8", "surrogatepass")
+    def _hash(self, key: str) -> str:
+        name = key.encode("utf-8", "surrogatepass")
         return hmac.digest(self._of_people, name, "sha256")[:_PERSON_BYTES].hex()
 
     def _check(self) -> None:

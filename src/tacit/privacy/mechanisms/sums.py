@@ -50,7 +50,7 @@ class PoissonSum(Usual):
         horizon: H; above 1, each of the L is a fragment: H rows of one episode, one after another, from a row that is
             drawn again in every step; what lies behind the episode's end is masked out.
         fold: only units of this half take part (with rate 1). A unit's half is fixed for the ledger's life by a keyed
-            hash of its own rows, so the two halves share no unit and cost no more than the dearer one.
+            hash of its id (or rows, where it has none): the halves share no unit and cost no more than the dearer one.
         held_out: how many of a unit's episodes are left out, because the same data serve an `AboveThreshold` release
             with that hold-out; a unit that has no others contributes nothing.
 
@@ -135,7 +135,7 @@ class PoissonSum(Usual):
         """See `Part`."""
         sampled = f"sampled at rate {self.sampling_rate:.6g}"
         if self.fold is not None:
-            sampled += f", if the {unit.name} is in half {self.fold} of two, fixed by a keyed hash of its own rows"
+            sampled += f", if the {unit.name} is in half {self.fold} of two, fixed by a keyed hash of its id or rows"
         return contribution_to_sums(self, unit, sampled)
 
 

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, LedgerError, MechanismError
-from tacit.privacy.certificate.words import mixing
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Contribution, Own, Plan, Public, Rows, Seeds, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, answers, zeros
@@ -327,8 +326,8 @@ class StackedDevices:
         assumptions = (
             () if kind == "id" else (f"each {kind} counts as one device: the records were imported without ids",)
         )
-        mixed = (mixing("device"),) if self._reader.queried else ()
-        return ("the records of all devices lie with one curator, who computes for them", *assumptions, *mixed)
+        imported = self._reader.assumptions("device")
+        return ("the records of all devices lie with one curator, who computes for them", *assumptions, *imported)
 
     def enter(self, population: int) -> object:
         """Enter the only vault that these records will ever be in; the key without which nothing is answered.

@@ -15,6 +15,8 @@ import numpy as np
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
+from tacit.privacy import deals
+from tacit.privacy.certificate.words import exact, mixing
 from tacit.privacy.gradients.clipping import BLOCK
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Rows, RowsOf, Sum, Summary
@@ -58,7 +60,7 @@ class Reader:
         self._data, self._noise = data, noise
         self._order, self._offsets = data._unit_rows
         self._summaries: dict[tuple[Summary, int], dict[str, np.ndarray]] = {}
-        self._named: np.ndarray | None = None
+        self._named: np.ndarray | None = data._records.names
         self._folds: dict[str, np.ndarray] = {}
         self._starts: np.ndarray | None = None
         self._bounds: np.ndarray | None = None
@@ -68,10 +70,11 @@ class Reader:
         """How many units there are."""
         return len(self._offsets) - 1
 
-    @property
-    def queried(self) -> bool:
-        """Whether a query made the records, of which nobody checked that it mixes no units."""
-        return self._data._records.queried
+    def assumptions(self, name: str) -> list[str]:
+        """What the import of the records leaves to be assumed of their units, which are called so."""
+        records = self._data._records
+        assumed = [mixing(name)] if records.queried else []
+        return assumed + ([exact(name)] if records.unit_key == "exact" else [])
 
     @property
     def row_bytes(self) -> int:
@@ -163,7 +166,9 @@ class Reader:
         rest = copy.copy(self)
         rest._order = self._order[in_pool]
         rest._offsets = np.unique(np.concatenate([[0], np.cumsum(in_pool)])[self._offsets])
-        rest._summaries, rest._named, rest._folds, rest._bounds = {}, None, {}, None
+        left = np.diff(np.concatenate([[0], np.cumsum(in_pool)])[self._offsets]) > 0
+        rest._named = None if self._data._records.names is None else self._data._records.names[left]
+        rest._summaries, rest._folds, rest._bounds = {}, {}, None
         return rest
 
     def held_out(self, episodes: int, horizon: int, key: str, size: int) -> tuple[Columns, np.ndarray]:
@@ -219,19 +224,16 @@ class Reader:
         return rows_within_units(offsets, np.zeros(replicates, np.int64), batch, self._noise)[0].reshape(-1, batch)
 
     def folds(self, key: str) -> np.ndarray:
-        """Each unit's half, 0 or 1, [units]: a hash of its own rows under this key, whatever other units hold.
+        """Each unit's half, 0 or 1, [units] (see `tacit.privacy.deals.fold`), whatever other units hold.
 
-        Units with equal rows get a running number, so that they do not all share a half. One of them more
-        or less changes one half by one such unit, as it would for any other.
-
-        Rows and number are hashed without the key (BLAKE2b), and then by a family that the key chooses from (see
-        `_halves`). The promise needs the first sentence alone; a family of which the halves of any two units are
-        independent makes them even.
+        A unit with an id is dealt by that alone: whoever changes its rows moves no half. One without, a transition or
+        an episode, is dealt by its own rows and a running number among units of equal rows, so that these do not all
+        share a half. One of them more or less changes one half by one such unit, as it would for any other.
         """
         if key not in self._folds:
             if self._named is None:
                 self._named = _numbered(self._digests())
-            self._folds[key] = _halves(self._named, key)
+            self._folds[key] = deals.fold(self._named, key)
         return self._folds[key]
 
     def _digests(self) -> np.ndarray:
@@ -245,7 +247,7 @@ class Reader:
             for units in (alike[start : start + size] for start in range(0, len(alike), size)):
                 positions = self._order[self._offsets[units, None] + np.arange(count)]
                 own = [column.take(positions, axis=0).reshape(len(units), -1).view(np.uint8) for column in columns]
-                hashed = map(hashlib.blake2b, _as_bytes(np.concatenate(own, axis=1)).tolist())
+                hashed = map(hashlib.blake2b, deals.as_bytes(np.concatenate(own, axis=1)).tolist())
                 digests[units] = np.frombuffer(b"".join([one.digest() for one in hashed]), np.uint8).reshape(-1, 64)
         return digests
 
@@ -256,34 +258,16 @@ class Reader:
         return self._starts
 
 
-def _as_bytes(rows: np.ndarray) -> np.ndarray:
-    """Rows of bytes [U, n], each as one item."""
-    return np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel()
-
-
 def _numbered(digests: np.ndarray) -> np.ndarray:
-    """Digests [U, 64], each with how many before it are equal to it, as words of 32 bits [U, 18]."""
+    """Digests [U, 64], each with how many before it are equal to it, [U, 72] bytes."""
     numbers = np.zeros(len(digests), "<u8")
     beginnings = np.sort(digests[:, :8].copy().view(np.uint64), axis=None)
     if (beginnings[1:] == beginnings[:-1]).any():
         equals: Counter[bytes] = Counter()
-        for unit, digest in enumerate(_as_bytes(digests).tolist()):
+        for unit, digest in enumerate(deals.as_bytes(digests).tolist()):
             numbers[unit] = equals[digest]
             equals[digest] += 1
-    return np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1).view("<u4")
-
-
-def _halves(names: np.ndarray, key: str) -> np.ndarray:
-    """A bit of each name [U, n] of 32-bit words: the highest of b + sum_i a_i x_i modulo 2^64, [U].
-
-    Over random a and b, the bits of any two different names are uniform and independent (M. Thorup, "High speed hashing
-    for integers and strings", arXiv:1504.06804, section 3.5). Here SHAKE-256 makes a and b of the key.
-    """
-    bits = hashlib.shake_256(key.encode()).digest(8 * (names.shape[1] + 1))
-    b, *a = np.frombuffer(bits, "<u8").astype(np.uint64)
-    blocks = (names[start : start + TALLIED].astype(np.uint64) for start in range(0, len(names), TALLIED))
-    sums = np.concatenate([np.zeros(0, np.uint64), *(block @ np.array(a) for block in blocks)])
-    return np.asarray((sums + b) >> np.uint64(63), np.int64)
+    return np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1)
 
 
 READ_BYTES = 1 << 26
@@ -342,10 +326,9 @@ class Records:
         """Where the units came from when the records were imported."""
         return self._data.unit_kind
 
-    @property
-    def queried(self) -> bool:
-        """Whether a query made the records, of which nobody checked that it mixes no units."""
-        return self._readers[0].queried
+    def assumptions(self, name: str) -> list[str]:
+        """See `Reader`."""
+        return self._readers[0].assumptions(name)
 
     @property
     def simulated(self) -> bool:

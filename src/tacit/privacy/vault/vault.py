@@ -27,7 +27,6 @@ from tacit import plain_files
 from tacit.data.trajectories import Trajectories
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import mixing
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms import marginals
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
@@ -365,7 +364,7 @@ class Vault(BaseVault):
         import_assumption = f"each {kind} counts as one {name}: the records were imported without unit ids"
         assumptions = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
         assumptions += [] if kind in ("id", name) else [import_assumption]
-        assumptions += [mixing(name)] if self._records.queried else []
+        assumptions += self._records.assumptions(name)
         return self._certified(run, value, label, assumptions)
 
     def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:

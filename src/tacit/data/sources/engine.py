@@ -1,0 +1,110 @@
+"""The DuckDB that sorts and computes: it reaches nothing but what is handed to it, and its errors reach nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit.data.columns import NUMBERS
+from tacit.data.sources import column_sql
+from tacit.data.sources.lake import Table
+from tacit.data.store import CHUNK
+from tacit.errors import DataError, FileError, TacitError
+
+MEMORY = "400MB"
+"""That DuckDB may take before it spills."""
+
+
+@contextlib.contextmanager
+def opened(store: str | os.PathLike[str] | None) -> Iterator[Any]:
+    """A DuckDB that reaches nothing but what is handed to it, with a folder of its own to spill to."""
+    import duckdb
+
+    parent = None if store is None else Path(store).absolute().parent
+    prefix = ".tacit-" if store is None else f".{Path(store).name}."
+    spill = tempfile.mkdtemp(prefix=f"{prefix}spill-", dir=parent)  # with mode 0700
+    try:
+        with duckdb.connect(":memory:") as engine:
+            for setting, value in {
+                "memory_limit": MEMORY,
+                "threads": "1",
+                "temp_directory": spill.replace("'", "''"),
+                "TimeZone": "UTC",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "enable_external_access": "false",
+                "lock_configuration": "true",
+            }.items():
+                engine.execute(f"SET {setting} = '{value}'")
+            yield engine
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+
+
+def rows_of(table: Table, used: Sequence[str], query: str, engine: Any) -> Iterator[Any]:
+    """Arrow batches of a query over the table, which it calls `source`."""
+    import duckdb
+    import pyarrow as pa
+
+    failed: list[TacitError | KeyboardInterrupt] = []
+
+    def batches() -> Iterator[Any]:
+        try:
+            yield from table.batches(used)
+        except (TacitError, KeyboardInterrupt) as error:  # the engine would make a text of its own of it
+            failed.append(error)
+            raise
+
+    def attempted(run: Callable[[], Any], wrong: TacitError) -> Any:
+        """What `run` gives; what the engine says of an error quotes cells."""
+        kind: type[Exception] = Exception
+        named: re.Match[str] | None = None
+        try:
+            return run()
+        except Exception as error:
+            kind, named = type(error), re.search(rf"{column_sql.PLACE}(\d{{1,6}})\b", str(error))
+        if issubclass(kind, duckdb.InterruptException):
+            raise KeyboardInterrupt
+        full = issubclass(kind, (duckdb.OutOfMemoryException, duckdb.IOException))
+        if named is not None and int(named[1]) < len(table.kinds):
+            wrong = _not_a_number(table, list(table.kinds)[int(named[1])])
+        raise failed[0] if failed else _full(table) if full else wrong
+
+    schema = pa.schema([(name, table.kinds[name]) for name in used])
+    engine.register("source", pa.RecordBatchReader.from_batches(schema, batches()))
+    unfit = _uncomputable("an expression does not fit the types of its columns", table)
+    rows = attempted(lambda: engine.sql(query), unfit)
+    wrong = _uncomputable("a cell cannot be computed with", table)
+    reader = attempted(lambda: rows.to_arrow_reader(CHUNK), wrong)
+    while (batch := attempted(lambda: next(reader, None), wrong)) is not None:
+        yield batch
+
+
+def _full(table: Table) -> FileError:
+    return FileError(
+        "the rows cannot be sorted in the memory and on the disk that are free",
+        where=table.name,
+        expected="free space beside the folder that is written, for all columns in use",
+        remedy="free some space, or write to another disk; nothing was left behind",
+    )
+
+
+def _not_a_number(table: Table, name: str) -> DataError:
+    what = f"the column {name!r} has a cell that is not a number"
+    return DataError(what, where=table.name, expected="finite numbers", remedy=NUMBERS)
+
+
+def _uncomputable(what: str, table: Table) -> DataError:
+    return DataError(
+        what,
+        where=table.name,
+        expected="numbers in arithmetic, and dates as strptime has them (of CSV and SQLite, what the spec declares no "
+        "number is a text)",
+        remedy="correct the expression or the data; try_cast(COLUMN AS DOUBLE) and try_strptime skip such a cell",
+    )

@@ -1,0 +1,66 @@
+"""Tables with the keys of their units, by which rows are sorted, grouped and seen by windows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tacit.data import unit_keys
+from tacit.data.sources import column_sql
+from tacit.data.sources.column_sql import Keyed
+from tacit.data.sources.lake import Table
+from tacit.data.unit_keys import UnitKey
+from tacit.errors import DataError
+
+
+def keyed(table: Table, ids: Mapping[Keyed, str], unit_key: UnitKey | None) -> Table:
+    """The table with the keys of its units and episodes as further columns, made before the engine sees a row.
+
+    So what sorts, groups and windows go by is what becomes the unit, whatever the engine makes of a text.
+
+    Raises:
+        DataError: ids are of a type that has no keys, such as dates.
+    """
+    import pyarrow as pa
+
+    kinds = dict(table.kinds)
+    sources = {column_sql.key(of): (name, unit_key if of == "unit" else None) for of, name in ids.items()}
+    for of, name in ids.items():
+        kind, types = table.kinds[name], pa.types
+        known = (types.is_string, types.is_binary, types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+        if not any(check(kind) for check in known):
+            raise DataError(
+                f"the {of} id is neither text, bytes nor a whole number",
+                where=table.name,
+                expected=f"a column of ids: {name!r} has another type",
+                remedy=f"name another column with {of}=, or write the ids as text",
+            )
+        kinds[column_sql.key(of)] = kind if whole(kind) else pa.string()
+
+    def batches(names: Sequence[str]) -> Iterator[Any]:
+        own = [name for name in names if name not in sources]
+        for batch in table.batches(own):
+            arrays = {name: batch.column(name) for name in own}
+            made = {column: keys_of(arrays[name], law) for column, (name, law) in sources.items() if column in names}
+            yield pa.record_batch([{**arrays, **made}[name] for name in names], names=list(names))
+
+    return dataclasses.replace(table, kinds=kinds, batches=batches)
+
+
+def keys_of(column: Any, law: UnitKey | None) -> Any:
+    """The keys of an Arrow column of ids; null where there is none, which is refused once rows are chosen."""
+    import pyarrow as pa
+
+    if whole(column.type):
+        return column
+    column = column.dictionary_encode()
+    keys = pa.array([unit_keys.key_or_none(cell, law) for cell in column.dictionary.to_pylist()], pa.string())
+    return keys.take(column.indices)
+
+
+def whole(kind: Any) -> bool:
+    """Whether ids of this type are their own keys."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind))
