@@ -45,7 +45,7 @@ def real_data() -> Path:
 def small_crowds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Callbacks are tried on at most 33 units instead of 300, but where isolation itself is tested."""
     if "isolation" not in request.path.name:
-        monkeypatch.setattr("tacit.privacy.vault.isolation.CROWDS", (1, 2, 5, 33))
+        monkeypatch.setattr("tacit.privacy.vault.removal.CROWDS", (1, 2, 5, 33))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tacit.privacy.mechanisms import device_sums as device_parts
 from tacit.privacy.mechanisms.device_sums import DeviceSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import federated_vault
-from tacit.privacy.vault import isolation as callbacks
+from tacit.privacy.vault.removal import Harness
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -76,7 +76,7 @@ def devices_keep_no_ledger(patch: pytest.MonkeyPatch) -> None:
 
 def works_are_not_tried(patch: pytest.MonkeyPatch) -> None:
     """Whatever the work is, it is run."""
-    patch.setattr(callbacks, "check_isolation", lambda *_, **__: None)
+    patch.setattr(Harness, "at_length", lambda self: None)
 
 
 FEDERATED: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (

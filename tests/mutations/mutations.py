@@ -35,10 +35,10 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise import lattice
 from tacit.privacy.noise import secret as noise
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault import isolation as callbacks
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault import records, steps, vault
 from tacit.privacy.vault.records import Reader
+from tacit.privacy.vault.removal import Harness
 from tacit.privacy.vault.vault import Vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -251,7 +251,7 @@ def claim_after_release(patch: pytest.MonkeyPatch) -> None:
 
 
 def callbacks_not_tried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(callbacks, "check_isolation", lambda *_, **__: None)
+    patch.setattr(Harness, "at_length", lambda self: None)
 
 
 def filter_that_admits_all(patch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from small import SHAPE, WRITER, Letters, people_of, plan_of
 
 from tacit.agents.language.adapters import Steering
-from tacit.agents.language.llama import Llama
 from tacit.agents.language.sampling import log_softmax
-from tacit.agents.language.texts import Writer
 from tacit.errors import DataError, MechanismError
 from tacit.methods.alignment.contributions import PersonGradient, Released, advantages
 from tacit.methods.alignment.people import People
@@ -200,7 +198,7 @@ class SharedCritic(_Planted):
 @pytest.mark.parametrize("mistake", [BatchScaled, TokenCount, SharedCritic])
 def test_the_vault_refuses_what_couples_people(mistake: type[_Planted]) -> None:
     checks = IsolationChecks(PLAN.spec(WRITER))
-    with pytest.raises(MechanismError, match=r"another unit's rows do|how many units there are"):
+    with pytest.raises(MechanismError, match="another unit's rows do, or when others leave"):
         checks.contribution(PLAN.parts()[0], mistake(PersonGradient(PLAN, WRITER)), Released(THETA))
 
 
@@ -209,9 +207,3 @@ def test_the_honest_gradient_passes_with_texts_of_full_length() -> None:
     width = checks.contribution(PLAN.parts()[0], PersonGradient(PLAN, WRITER), Released(THETA))
     assert width == SHAPE.width
     assert checks.foreign == set()
-
-
-def test_a_large_model_is_tried_on_few() -> None:
-    large = Llama.random(SHAPE).shape
-    work = PersonGradient(PLAN, Writer(WRITER.model, WRITER.tokenizer)).work
-    assert work == 4 * 6 * 6 * large.layers * (12 * large.width + 6 * large.inner)

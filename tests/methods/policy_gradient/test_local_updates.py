@@ -19,7 +19,8 @@ from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalUpdates, Training
 from tacit.privacy.vault.invented import invented_rows
-from tacit.privacy.vault.isolation import check_isolation, require_pure_form
+from tacit.privacy.vault.isolation import require_pure_form
+from tacit.privacy.vault.removal import Harness, Stacked
 
 LOW, HIGH = (-1.0, -2.0, 0.0), (1.0, 2.0, 4.0)
 DISCRETE = PublicSpec(observation=Box(LOW, HIGH), action=Discrete(3), reward=Box((-1.0,), (1.0,)), source="physics")
@@ -229,10 +230,10 @@ def test_they_pass_the_vaults_isolation_checks(policy, spec):
     ):
         require_pure_form(update, where="test")
 
-        def vectors(rows, kept=None, update=update):
-            return update({**rows, "replicate": np.zeros(len(rows["mask"]), np.int64)}, state)
+        def vectors(rows, units, update=update):
+            return Stacked.clipped(update({**rows, "replicate": np.zeros(len(units), np.int64)}, state), 1.0)
 
-        check_isolation(vectors, spec, 20, where="test", rows_of="first")
+        Harness(vectors, spec, 20, "first", 1, where="test").at_length()
 
 
 def test_a_person_sends_the_same_bits_whoever_else_is_there():

@@ -18,7 +18,8 @@ from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits
 from tacit.privacy.vault.invented import edge_rows
-from tacit.privacy.vault.isolation import check_isolation, foreign
+from tacit.privacy.vault.isolation import foreign
+from tacit.privacy.vault.removal import Harness, Stacked
 from tacit.validation import check
 
 RARE = np.float32(9.8765)
@@ -69,11 +70,15 @@ class Table:
         return np.zeros((499, 1))[rows["observations"][:, 0]]
 
 
+def table(rows: Mapping[str, np.ndarray], units: np.ndarray) -> Stacked:
+    return Stacked([Table()(rows, units)])
+
+
 def test_a_callback_that_fails_at_the_edge_of_the_bounds_fails_on_decoys() -> None:
     spec = dataclasses.replace(SPEC, observation=Discrete(500), difference=None)
     with pytest.raises(IndexError):
-        check_isolation(Table(), spec, 1, where="sum")
-    check_isolation(Table(), dataclasses.replace(spec, observation=Discrete(499)), 1, where="sum")
+        Harness(table, spec, 1, "drawn", 1, where="sum").at_length()
+    Harness(table, dataclasses.replace(spec, observation=Discrete(499)), 1, "drawn", 1, where="sum").at_length()
 
 
 def test_the_edges_are_the_ends_the_middle_and_every_discrete_value() -> None:

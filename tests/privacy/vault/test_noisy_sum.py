@@ -178,7 +178,7 @@ class Whitened:
 
 @dataclass(frozen=True)
 class Averaged:
-    """Contributions divided by how many units there are: taking one out changes all others."""
+    """Contributions divided by when others leave or come: taking one out changes all others."""
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         return rows["rewards"][:, :1] / len(rows["rewards"])
@@ -209,7 +209,7 @@ class Counting:
     ("callback", "message"),
     [
         (Whitened(), "another unit's rows"),
-        (Averaged(), "how many units there are"),
+        (Averaged(), "when others leave or come"),
         (Remembering(), "can carry state"),
         (lambda rows, state: rows["rewards"], "can carry state"),
     ],

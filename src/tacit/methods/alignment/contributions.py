@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.agents.language.adapters import Shape, Steering
+from tacit.agents.language.adapters import Steering
 from tacit.agents.language.sampling import Completions, filled, log_softmax, scores
 from tacit.agents.language.texts import Writer
 from tacit.methods.alignment.plan import AlignmentPlan
@@ -50,11 +50,6 @@ class PersonGradient:
 
     plan: AlignmentPlan
     writer: Writer
-
-    @property
-    def work(self) -> int:
-        """Bytes that pass through memory for one unit."""
-        return work(self.writer.model.shape, self.plan.rows * self.plan.tokens)
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
         """[U, P]."""
@@ -96,11 +91,6 @@ def advantages(plan: AlignmentPlan, rewards: Tensor, values: Tensor) -> Tensor:
     others = (gains.sum(dim=1, keepdim=True) - gains) / (plan.completions - 1)
     segment = plan.segment if len(plan.looks) > 1 else plan.tokens
     return (gains - others).repeat_interleave(segment, dim=2)[..., : plan.tokens]
-
-
-def work(shape: Shape, tokens: int) -> int:
-    """Bytes that pass through memory for so many tokens: inputs and outputs of the matrices of every layer."""
-    return 4 * tokens * shape.layers * (12 * shape.width + 6 * shape.inner)
 
 
 def _rows_of(actions: NDArray[Any], prompts: Tensor, completions: int) -> NDArray[Any]:

@@ -28,7 +28,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, PlanError
 from tacit.methods.alignment.algorithm import Progress, begun, checkpoint_of, save
-from tacit.methods.alignment.contributions import TOGETHER, Released, work
+from tacit.methods.alignment.contributions import TOGETHER, Released
 from tacit.methods.alignment.steered import Steered
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
@@ -152,11 +152,6 @@ class PairGradient:
 
     plan: PreferencePlan
     writer: Writer
-
-    @property
-    def work(self) -> int:
-        """Bytes that pass through memory for one unit."""
-        return work(self.writer.model.shape, 2 * self.plan.pairs * self.plan.tokens)
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
         """[U, P]."""

@@ -15,6 +15,7 @@ from types import FunctionType, MethodType
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
@@ -175,6 +176,51 @@ def one_by_one(model: nn.Module, reason: MechanismError) -> None:
     )
 
 
+class UnitGradients:
+    """Each unit's clipped loss gradient, as `add_clipped` would add it: what trials compare.
+
+    Args:
+        model, loss, rows, clip, shares: as for `add_clipped`.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], clip: float, shares: Shares | None = None
+    ) -> None:
+        require_apart(model)
+        rows = {name: tensor.detach() for name, tensor in {**rows, **(shares(rows) if shares else {})}.items()}
+        self.units, self._parameters = _units(rows), trainable(model)
+        self._contributions = list(_contributions(model, loss, rows, _layers(model)))
+        norms, self._factors = _norms_and_factors(self._contributions, clip)
+        self._norms = norms.nan_to_num(0.0, 0.0, 0.0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all units."""
+        return sum(contribution.bytes for _, contribution in self._contributions)
+
+    @property
+    def finite(self) -> bool:
+        """Whether every unit counts."""
+        return bool(self._factors.all())
+
+    def sizes(self) -> tuple[float, float]:
+        """The largest norm of a unit's gradient, and of one that is clipped."""
+        return float(self._norms.max()), float((self._norms * self._factors).max())
+
+    def of(self, units: npt.NDArray[np.int64]) -> list[npt.NDArray[np.float32]]:
+        """Of these units the sum of the gradients, and of the clipped ones, [P] each, with a weight for each place."""
+        places = torch.from_numpy(np.ascontiguousarray(units)).to(self._factors.device)
+        weights = torch.linspace(0.5, 1.5, len(places), device=places.device)
+        keep, sums = self._factors[places] > 0, []
+        for factors in (torch.ones_like(weights), self._factors[places].float()):
+            one = GradientSum(self._parameters)
+            if keep.any():
+                with torch.no_grad():
+                    one.add(self._contributions, (weights * factors)[keep], places[keep])
+            sums.append(one.flat().cpu().numpy())
+        return sums
+
+
 def clipped_sum(
     model: nn.Module,
     loss: Loss,
@@ -292,11 +338,19 @@ def _contributions(
 
 
 @torch.no_grad()
+def _norms_and_factors(
+    contributions: list[tuple[Mapping[str, str], Contribution]], clip: float
+) -> tuple[Tensor, Tensor]:
+    """The norm of each unit's gradient, and what brings it within the clip, [U] each."""
+    norms = torch.stack([contribution.squares for _, contribution in contributions]).sum(0).sqrt_()
+    return norms, clipping.coefficients(norms, clip)
+
+
+@torch.no_grad()
 def _add(
     sums: GradientSum, contributions: list[tuple[Mapping[str, str], Contribution]], clip: float, scale: float
 ) -> None:
-    norms = torch.stack([contribution.squares for _, contribution in contributions]).sum(0).sqrt_()
-    factors = clipping.coefficients(norms, clip)
+    factors = _norms_and_factors(contributions, clip)[1]
     keep = None
     if not factors.all():
         keep = factors.nonzero()[:, 0]

@@ -364,9 +364,7 @@ class Contribution(Protocol):
     """What one unit adds to a noisy sum: a frozen dataclass whose fields are public.
 
     A vault asks for some units of a sample at a time. One that has a `summary` (a `Summary`) gets, instead of the rows,
-    what the summary made of them. A contribution of tacit's own that runs a large model says in `work` how many bytes
-    pass through memory for a unit: it is tried on crowds that are smaller by that, of at least 5 units. What users
-    write is always tried on whole crowds.
+    what the summary made of them.
     """
 
     def __call__(self, rows: Rows, state: Any) -> np.ndarray:

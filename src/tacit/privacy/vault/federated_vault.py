@@ -23,7 +23,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import BaseVault, Run
 from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign
-from tacit.privacy.vault.memory import read_only
+from tacit.privacy.vault.memory import plain
 from tacit.tracking import Tracker
 
 
@@ -88,7 +88,7 @@ class FederatedVault(BaseVault):
         """
         spec = run.sum_part(part)
         assert isinstance(spec, PoissonSum | DeviceSum | LaplaceSum)
-        asked, public = as_work(work), read_only(dict(state or {}))
+        asked, public = as_work(work), plain(dict(state or {}), where=part)
         size = self._checks.work(spec, asked, public)
         self._remember(run, self._checks.foreign)
         with self._lock:
@@ -100,7 +100,9 @@ class FederatedVault(BaseVault):
             _require_enough(spec, answer, size)
             return released(spec, answer.total, self.unit, self._noise)
 
-        return self._out(run, part, behind(part, step)[None])
+        with self._checks.unchanged(part, asked, public):
+            mean = behind(part, step)
+        return self._out(run, part, mean[None])
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.privacy.mechanisms.base import RowsOf
 
 Columns = dict[str, np.ndarray]
+
+Kind = Literal["any", "few", "equal", "edges"]
+"""Of a crowd: any rows; three kinds of units, whose rows hold two values each; all units alike; units of which each
+stands at an end of the public bounds, in the middle, or at 0."""
 
 MOST_EDGES = 1_000
 """Values of a discrete space that are all tried; of a larger one, so many at its two ends."""
@@ -50,6 +54,27 @@ def invented_rows(
     return rows
 
 
+def crowd_of(
+    spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows_of: RowsOf, horizon: int, kind: Kind
+) -> Columns:
+    """Invented rows of a crowd in which units, and values, may be equal, as those of `invented_rows`."""
+    if kind == "any":
+        return invented_rows(spec, units, rows_per_unit, seed, rows_of, horizon)
+    different = {"few": 3, "equal": 1, "edges": units}[kind]
+    rows = invented_rows(spec, different, rows_per_unit, seed, rows_of, horizon)
+    rng, edge = np.random.default_rng(seed), (np.arange(units) + seed) % 4
+    for name, values in _ends(spec).items():
+        cells = rows[name]
+        if kind == "few":
+            rows[name] = cells.reshape(-1, *values.shape[1:])[rng.integers(2, size=rows["mask"].shape)]
+        elif kind == "edges":
+            own = values[np.array([0, 1, -1, len(values) // 2])[edge] % len(values)].astype(cells.dtype)
+            rows[name] = np.broadcast_to(
+                own.reshape(units, *[1] * (rows["mask"].ndim - 1), *own.shape[1:]), cells.shape
+            )
+    return {name: column[np.arange(units) % different] for name, column in rows.items()}
+
+
 def edge_rows(
     spec: PublicSpec, units: int, rows_per_unit: int, rows_of: RowsOf = "drawn", horizon: int = 1
 ) -> Iterator[Columns]:
@@ -57,14 +82,20 @@ def edge_rows(
     rows = invented_rows(spec, units, rows_per_unit, seed=3, rows_of=rows_of, horizon=horizon)
     rows["mask"] = np.ones_like(rows["mask"])
     cells = rows["mask"].size
-    columns = {"observations": spec.observation, "actions": spec.action, "rewards": spec.reward}
-    edges = {name: _edges(space) for name, space in columns.items()}
-    edges["next_observations"], edges["rewards"] = edges["observations"][::-1], edges["rewards"][:, 0]
-    if spec.propensities:
-        edges["propensities"] = np.array([1.0, np.finfo(np.float32).tiny], np.float32)
+    edges = _ends(spec)
     for start in range(0, max(map(len, edges.values())), cells):
         where = np.arange(start, start + cells)
         yield rows | {name: e[where % len(e)].reshape(rows[name].shape) for name, e in edges.items()}
+
+
+def _ends(spec: PublicSpec) -> Columns:
+    """Of each column, values at the ends of its bounds, in the middle and at 0, [k, ...]."""
+    columns = {"observations": spec.observation, "actions": spec.action, "rewards": spec.reward}
+    ends = {name: _edges(space) for name, space in columns.items()}
+    ends["next_observations"], ends["rewards"] = ends["observations"][::-1], ends["rewards"][:, 0]
+    if spec.propensities:
+        ends["propensities"] = np.array([1.0, np.finfo(np.float32).tiny], np.float32)
+    return ends
 
 
 def _edges(space: Box | Discrete) -> Any:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-import functools
-import itertools
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,12 +13,13 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
-from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
+from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, Sum, Summary, Work
 from tacit.privacy.mechanisms.kinds import MET
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
-from tacit.privacy.vault.invented import Columns, edge_rows, invented_rows
-from tacit.privacy.vault.memory import PLAIN, fingerprint, outline
+from tacit.privacy.vault.invented import crowd_of
+from tacit.privacy.vault.memory import PLAIN, fingerprint, outline, strangers
+from tacit.privacy.vault.removal import CROWDS, FEW, Added, Contributions, Handed, HandedTally, Harness, Stacked
 from tacit.privacy.vault.silence import quiet
 
 if TYPE_CHECKING:
@@ -37,11 +35,12 @@ Value = TypeVar("Value")
 
 
 class IsolationChecks:
-    """Checks callbacks on invented rows before they may run on records, and that they keep nothing of what they see.
+    """Tries callbacks on invented crowds before they may run on records, and sees that they keep nothing.
 
-    A callback is tried once for each part and each structure of its state, an objective once for each structure of its
-    model. One that is not tacit's own is compared with what it was (`memory.fingerprint`): after its trials, before
-    every later step of any callback, and before a release.
+    What is the user's is tried at length (`removal.Harness`) once for each part, each callback and each structure of
+    its state or model, and on two small crowds before every step. It is compared with what it was before and after
+    every step, and before a release (`memory.fingerprint`). What is tacit's own through and through
+    (`memory.strangers`) is tried briefly, once: the tests try it at length.
 
     Args:
         spec: the public bounds that invented rows are drawn from.
@@ -54,8 +53,9 @@ class IsolationChecks:
         self._spec = spec
         self._widths: dict[tuple[object, ...], int] = {}
         self._models: WeakKeyDictionary[object, set[tuple[object, ...]]] = WeakKeyDictionary()
-        self._callbacks: dict[object, tuple[object, bytes]] = {}
+        self._callbacks: dict[bytes, object] = {}
         self._layers: WeakKeyDictionary[nn.Module, bytes] = WeakKeyDictionary()
+        self._times = 0
         self.foreign: set[str] = set()
 
     def of_a_run(self) -> IsolationChecks:
@@ -67,150 +67,188 @@ class IsolationChecks:
     def contribution(
         self, part: Sum | TeacherVotes | RandomizedResponses, contribution: Contribution | Tally, state: Any
     ) -> int:
-        """Check the callback on invented rows; the width of its vectors."""
-        self._watch(contribution, part.name)
-        key = (part, contribution, outline(state))
-        if key not in self._widths:
-            tallied = not callable(contribution)
-            summary: Summary | None = None if tallied else getattr(contribution, "summary", None)
-            if summary is not None:
-                require_pure_form(summary, where=part.name)
-                if part.rows != "first":
-                    raise MechanismError(
-                        "the summary of a unit would be made from rows that are drawn again in every step",
-                        where=part.name,
-                        expected='a part with rows="first"',
-                        remedy="declare it in the plan",
-                    )
-
-            if tallied and part.horizon != 1:
+        """Try the callback; the width of its vectors."""
+        tallied = not callable(contribution)
+        summary: Summary | None = None if tallied else getattr(contribution, "summary", None)
+        if summary is not None:
+            require_pure_form(summary, where=part.name)
+            if part.rows != "first":
                 raise MechanismError(
-                    "rows of fragments would be counted",
+                    "the summary of a unit would be made from rows that are drawn again in every step",
                     where=part.name,
-                    expected="a part with horizon=1",
+                    expected='a part with rows="first"',
                     remedy="declare it in the plan",
                 )
+        if tallied and part.horizon != 1:
+            raise MechanismError(
+                "rows of fragments would be counted",
+                where=part.name,
+                expected="a part with horizon=1",
+                remedy="declare it in the plan",
+            )
+        places = part.users if isinstance(part, MET) else None
+        clip = getattr(part, "clip_norm", None)
 
-            places = part.users if isinstance(part, MET) else None
+        def vectors(rows: Rows, units: np.ndarray) -> Added:
+            seen = rows if summary is None else summary(rows)
+            public = {"replicate": np.zeros(len(units), np.int64)}
+            if places is not None:
+                public["place"] = units % places
+            result = vectors_of(contribution, {**seen, **public}, state)
+            if result.ndim != 2:
+                raise MechanismError(
+                    f"shape {result.shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit"
+                )
+            return Stacked.clipped(result, clip)
 
-            def vectors(rows: Rows, units: np.ndarray) -> np.ndarray:
-                seen = rows if summary is None else summary(rows)
-                public = {"replicate": np.zeros(len(units), np.int64)}
-                if places is not None:
-                    public["place"] = units % places
-                result = vectors_of(contribution, {**seen, **public}, state)
-                if result.ndim != 2:
-                    raise MechanismError(
-                        f"shape {result.shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit"
-                    )
-                return result
-
-            work = 0 if foreign(contribution) else int(getattr(contribution, "work", 0))
-            with self._trial(part.name, contribution):
-                self._check(vectors, part, part.horizon, work)
-            self._widths[key] = vectors(self._invented(part, 1, part.horizon), np.arange(1)).shape[1]
-        return self._widths[key]
+        return self._tried(part, contribution, vectors, state, part.horizon, summary)
 
     def work(self, part: FederatedSum, work: Work, public: Public) -> int:
-        """Check what devices compute on invented rows: the state's beginning and two answers.
+        """Try what devices compute: the state's beginning and two answers.
 
         Returns:
             The width of an answer.
         """
-        self._watch(work, part.name)
-        key = (part, work, outline(public))
-        if key not in self._widths:
 
-            def vectors(rows: Rows, units: np.ndarray) -> np.ndarray:
-                seeds = units.astype(np.uint64)
-                first, state = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
-                second, _ = work(state, public, seeds + np.uint64(200))
-                if np.ndim(first) != 2 or np.shape(first) != np.shape(second):
-                    raise MechanismError(
-                        f"answers of shapes {np.shape(first)} and {np.shape(second)}",
-                        where=part.name,
-                        expected="[units, d] every time",
-                        remedy="return a vector a person",
-                    )
-                return np.concatenate([first, second], axis=1)
+        def vectors(rows: Rows, units: np.ndarray) -> Added:
+            seeds = units.astype(np.uint64)
+            first, state = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
+            second, _ = work(state, public, seeds + np.uint64(200))
+            if np.ndim(first) != 2 or np.shape(first) != np.shape(second):
+                raise MechanismError(
+                    f"answers of shapes {np.shape(first)} and {np.shape(second)}",
+                    where=part.name,
+                    expected="[units, d] every time",
+                    remedy="return a vector a person",
+                )
+            clip = getattr(part, "clip_norm", None)
+            both = [Stacked.clipped(np.asarray(answer, np.float64), clip).views for answer in (first, second)]
+            return Stacked([*both[0], *both[1]])
 
-            with self._trial(part.name, work):
-                self._check(vectors, part)
-            self._widths[key] = vectors(self._invented(part, 1), np.arange(1)).shape[1] // 2
-        return self._widths[key]
+        return self._tried(part, work, vectors, public)
 
     def clone(self, part: AboveThreshold, clone: Clone) -> None:
-        """Check how experts are cloned, on invented rows."""
-        self._watch(clone, part.name)
+        """Try how experts are cloned."""
 
-        def parameters(rows: Rows, _: np.ndarray) -> np.ndarray:
-            return np.asarray(clone(rows)["parameters"])
+        def parameters(rows: Rows, units: np.ndarray) -> Added:
+            return Stacked([np.asarray(clone(rows)["parameters"])])
 
-        with self._trial(part.name, clone):
-            self._check(parameters, part)
-        part.require_floor(clone.experts(parameters(self._invented(part, FEW), np.arange(FEW))).floor)
+        self._tried(part, clone, parameters)
+        few = crowd_of(self._spec, FEW, part.rows_per_unit, 2, part.rows, 1, "any")
+        part.require_floor(clone.experts(np.asarray(clone(few)["parameters"])).floor)
 
     def mechanism(self, mechanism: Any, where: str) -> None:
-        """Check what a mechanism computes of each unit, on invented rows."""
-        self._watch(mechanism, where)
-        with self._trial(where, mechanism):
-            self._check(lambda rows, _: np.asarray(mechanism.contributions(rows)), mechanism)
+        """Try what a mechanism computes of each unit."""
+
+        def vectors(rows: Rows, units: np.ndarray) -> Added:
+            return Stacked([np.asarray(mechanism.contributions(rows))])
+
+        self._tried(mechanism, mechanism, vectors)
+
+    def _tried(
+        self,
+        part: Any,
+        callback: Any,
+        contributions: Contributions,
+        state: Any = None,
+        horizon: int = 1,
+        summary: Summary | None = None,
+    ) -> int:
+        """Look at a callback before a step, and try it as its origin and what it went through before demand."""
+        digest = self._watch(callback, part.name, summary)
+        harness = Harness(contributions, self._spec, part.rows_per_unit, part.rows, horizon, part.name)
+        key = (part, callback if digest is None else digest, outline(state))
+        if digest is None:
+            if key not in self._widths:
+                self._widths[key] = _width(harness.briefly())
+            return self._widths[key]
+        with self._trial(part.name, callback, digest, state):
+            if key not in self._widths:
+                self._widths[key] = _width(harness.at_length())
+            else:
+                self._times += 1
+                harness.again(self._times)
+        self.foreign |= foreign(callback, summary)
+        return self._widths[key]
 
     def objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
-        """Check the objective on invented rows: a step runs, losses stay apart, no statistic is kept.
+        """Try the objective: each unit's clipped gradient stays, whoever leaves, and no statistic is kept.
 
         A model that book-keeping cannot follow goes on through `torch.func`.
         """
         import torch
 
         from tacit.privacy.gradients.bookkeeping import Unsuited
-        from tacit.privacy.gradients.clipped_sums import clipped_sum, one_by_one
+        from tacit.privacy.gradients.clipped_sums import UnitGradients, clipped_sum, one_by_one
 
-        self._watch(objective, part.name, model)
-        key = (part, objective, outline(model))
-        if key in self._models.setdefault(model, set()):
+        digest = self._watch(objective, part.name, model)
+        key = (part, objective if digest is None else digest, outline(model))
+        known = key in self._models.setdefault(model, set())
+        if digest is None and known:
             return
-        layers = {type(module) for module in model.modules()}
-        own = {kind.__qualname__ for kind in layers if not kind.__module__.startswith(("tacit.", "torch."))}
-        if own and model not in self._layers:
+        if digest is not None and model not in self._layers:
             self._layers[model] = fingerprint(model)
         draws = objective.draw(torch.Generator().manual_seed(0), CROWDS[-1], part.rows_per_unit)
         device = next(model.parameters()).device
         shares = getattr(objective, "shares", None)
 
         def tensors(rows: Rows, units: np.ndarray) -> dict[str, Tensor]:
-            drawn = {name: tensor[: len(units)] for name, tensor in draws.items()}
-            both = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | drawn
-            return {name: tensor.to(device) for name, tensor in both.items()}
+            inputs = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in rows.items()}
+            inputs |= {name: tensor[torch.from_numpy(units.copy())] for name, tensor in draws.items()}
+            return {name: tensor.to(device) for name, tensor in inputs.items()}
 
-        def losses(rows: Rows, units: np.ndarray) -> np.ndarray:
+        def gradients(rows: Rows, units: np.ndarray) -> Added:
+            return UnitGradients(model, objective.loss, tensors(rows, units), part.clip_norm, shares)
+
+        def losses(rows: Rows, units: np.ndarray) -> Added:
+            inputs = tensors(rows, units)
             with torch.no_grad():
-                inputs = tensors(rows, units)
                 whole = inputs if shares is None else {**inputs, **shares(inputs)}
-                result: np.ndarray = objective.loss(model, whole).cpu().numpy()
-            return result
+                return Stacked([objective.loss(model, whole).cpu().numpy()])
 
-        def weights() -> list[Tensor]:
-            return [*model.parameters(), *model.buffers()]
+        def require_summed() -> None:
+            few = crowd_of(self._spec, FEW, part.rows_per_unit, 2, part.rows, part.horizon, "any")
+            clipped_sum(model, objective.loss, tensors(few, np.arange(FEW)), part.clip_norm, shares=shares)
 
-        before = [tensor.detach().clone() for tensor in weights()]
-        with self._trial(part.name, objective, model):
-            self._check(losses, part, part.horizon)
-            if any(not torch.equal(old, new) for old, new in zip(before, weights(), strict=True)):
-                raise MechanismError(
-                    "the model's parameters or buffers change when rows pass through it",
-                    where=part.name,
-                    expected="a model without running statistics",
-                    remedy="use LayerNorm or GroupNorm instead of BatchNorm",
-                )
-            inputs = tensors(self._invented(part, FEW, part.horizon), np.arange(FEW))
-            try:
-                clipped_sum(model, objective.loss, inputs, part.clip_norm, shares=shares)
-            except Unsuited as reason:
-                one_by_one(model, reason)
-                clipped_sum(model, objective.loss, inputs, part.clip_norm, shares=shares)
-        self.foreign |= own
+        bounds = (self._spec, part.rows_per_unit, part.rows, part.horizon, part.name)
+        harness = Harness(gradients, *bounds)
+        with self._trial(part.name, objective, digest, None, model), self._still(part.name, model):
+            if not known:
+                with self._still(part.name, model):
+                    Harness(losses, *bounds).unmixed()
+                try:
+                    require_summed()
+                except Unsuited as reason:
+                    one_by_one(model, reason)
+                    require_summed()
+            if digest is None:
+                harness.briefly()
+            elif not known:
+                harness.at_length()
+            else:
+                self._times += 1
+                harness.again(self._times)
+        self.foreign |= foreign(objective, model)
         self._models[model].add(key)
+
+    @contextmanager
+    def unchanged(self, where: str, callback: object, state: Any = None, *models: nn.Module) -> Iterator[None]:
+        """A step, in which no callback of the user's may write into anything that outlives it.
+
+        Raises:
+            MechanismError: it did; what the step made is not released.
+        """
+        if not strangers(callback, *models):
+            yield
+            return
+        looked_at = () if state is None else (state,)
+        before = [fingerprint(one) for one in looked_at], [fingerprint(model, still=True) for model in models]
+        digest = fingerprint(callback)
+        yield
+        self.require_unchanged(where, *models)
+        after = [fingerprint(one) for one in looked_at], [fingerprint(model, still=True) for model in models]
+        if after != before or fingerprint(callback) != digest:
+            raise _changed(type(callback).__qualname__, where)
 
     def require_unchanged(self, where: str, *models: nn.Module) -> None:
         """Refuse to go on where a callback of the user's, or one of these models, is not what it was when it came.
@@ -222,52 +260,78 @@ class IsolationChecks:
         Raises:
             MechanismError: something that it holds or names has changed.
         """
-        looked_at = models or tuple(self._layers)
-        layers = [(model, self._layers[model]) for model in looked_at if model in self._layers]
-        for known, memory in (*self._callbacks.values(), *layers):
+        layers = [(self._layers[model], model) for model in models or tuple(self._layers) if model in self._layers]
+        for memory, known in (*self._callbacks.items(), *layers):
             if fingerprint(known) != memory:
-                raise MechanismError(
-                    f"{type(known).__qualname__} changed between two calls, or something that it names did",
-                    where=where,
-                    expected="fields, globals, closures, defaults, caches and attributes that stay as they are",
-                    remedy="pass what changes as the callback's state, and compute tables before the first call",
-                )
+                raise _changed(type(known).__qualname__, where)
 
-    def _watch(self, callback: object, where: str, *models: nn.Module) -> None:
-        """Look at a callback before each step: its form, and whether any callback kept something."""
+    def _watch(self, callback: object, where: str, *inside: Any) -> bytes | None:
+        """Look at a callback before each step: its form, and whether any callback kept something.
+
+        Returns:
+            What it is now, if not all of it is tacit's own.
+        """
         require_pure_form(callback, where)
-        self.require_unchanged(where, *models)
-        if foreign(callback) and self._callbacks.get(callback, (None,))[0] is not callback:
-            self._callbacks[callback] = callback, fingerprint(callback)
+        self.require_unchanged(where, *(model for model in inside if model in self._layers))
+        return fingerprint(callback) if strangers(callback, *inside) else None
 
     @contextmanager
-    def _trial(self, where: str, callback: object, *models: nn.Module) -> Iterator[None]:
+    def _trial(
+        self, where: str, callback: object, digest: bytes | None, state: Any, *models: nn.Module
+    ) -> Iterator[None]:
         """Trials that must leave everything as it was. Those who fail them are forgotten: they saw no record."""
+        new = digest is not None and digest not in self._callbacks
+        given = None if state is None else fingerprint(state)
+        if new and digest is not None:
+            self._callbacks[digest] = callback
         try:
             yield
             self.require_unchanged(where, *models)
+            another = digest is not None and self._callbacks[digest] is not callback
+            if (another and fingerprint(callback) != digest) or (given is not None and fingerprint(state) != given):
+                raise _changed(type(callback).__qualname__, where)
         except BaseException:
-            self._callbacks.pop(callback, None)
+            if new and digest is not None:
+                self._callbacks.pop(digest, None)
             for model in models:
                 self._layers.pop(model, None)
             raise
-        self.foreign |= foreign(callback)
 
-    def _check(
-        self, contributions: Callable[[Rows, np.ndarray], np.ndarray], part: Any, horizon: int = 1, work: int = 0
-    ) -> None:
-        check_isolation(
-            contributions,
-            self._spec,
-            part.rows_per_unit,
-            where=part.name,
-            rows_of=part.rows,
-            horizon=horizon,
-            work=work,
-        )
+    @contextmanager
+    def _still(self, where: str, model: nn.Module) -> Iterator[None]:
+        """Trials in which no parameter and no buffer moves."""
+        import torch
 
-    def _invented(self, part: Any, units: int, horizon: int = 1) -> Columns:
-        return invented_rows(self._spec, units, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=horizon)
+        before = [tensor.detach().clone() for tensor in (*model.parameters(), *model.buffers())]
+        yield
+        for old, new in zip(before, (*model.parameters(), *model.buffers()), strict=True):
+            if not torch.equal(old, new):
+                raise MechanismError(
+                    "the model's parameters or buffers change when rows pass through it",
+                    where=where,
+                    expected="a model without running statistics",
+                    remedy="use LayerNorm or GroupNorm instead of BatchNorm",
+                )
+
+
+def _width(added: Added) -> int:
+    return int(added.of(np.arange(1))[0][0].size)
+
+
+def _changed(name: str, where: str) -> MechanismError:
+    return MechanismError(
+        f"{name} changed between two calls or within one, or something that it names or was given did",
+        where=where,
+        expected="fields, globals, closures, defaults, caches, attributes and states that stay as they are",
+        remedy="pass what changes as the callback's state, and compute tables before the first call",
+    )
+
+
+def handed(contribution: Any) -> Any:
+    """The contribution as a vault calls it: one of the user's gets no more units at once than it was tried on."""
+    if not strangers(contribution, getattr(contribution, "summary", None)):
+        return contribution
+    return Handed(contribution) if callable(contribution) else HandedTally(contribution)
 
 
 def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], MechanismError] | None = None) -> Value:
@@ -335,28 +399,7 @@ def _public(error: BaseException) -> bool:
     return isinstance(error, MechanismError) and core_only
 
 
-# Isolation checks: a callback is tried on invented records before it may run on private ones.
-#
-# The mechanisms bound what one unit adds to a sum. That bound is about the unit alone only if a unit's contribution
-# depends on no other unit, so every callback is first run on random rows drawn from the *public* bounds: units are
-# exchanged for others, and the contributions of those that stay must stay. A callback that whitens over the batch is
-# caught here; one that remembers rows between calls is refused by its form or by what it holds (`memory`).
-
-
-CROWDS = (1, 2, 5, 33, 300)
-"""Numbers of units on which a callback is tried: odd and even, below and above 6, 32, 64, 128 and 256."""
-
-FEW = 5
-"""Units on which it is tried again, and at the edges of the public bounds."""
-
-MOST_HELD = 2**28
-"""Bytes of the rows, contributions and declared work of a crowd; where more units would take more, the largest crowd is
-smaller."""
-
-ROUNDING = 1e-9
-"""How far rounding in float64 may move a contribution, in multiples of the largest: over 100,000 units less than the
-slack in the clip."""
-_KNOWN = ("tacit.", "builtins.", "numpy.", "torch.")
+# What a callback may be, and what in it is the user's own.
 
 
 def require_pure_form(callback: object, where: str) -> None:
@@ -394,97 +437,6 @@ def inside(value: object) -> Iterator[object]:
             yield from inside(getattr(value, field.name, None))
 
 
-def foreign(callback: object) -> set[str]:
+def foreign(*values: object) -> set[str]:
     """Names of the classes and functions in a callback that are not tacit's own (nor Python's, NumPy's, PyTorch's)."""
-    names = set()
-    for value in inside(callback):
-        named: Any = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
-        module = getattr(named, "__module__", None) or type(named).__module__
-        if not f"{module}.".startswith(_KNOWN):
-            names.add(str(named.__qualname__))
-    return names
-
-
-def check_isolation(
-    contributions: Callable[[Rows, np.ndarray], np.ndarray],
-    spec: PublicSpec,
-    rows_per_unit: int,
-    where: str,
-    rows_of: RowsOf = "drawn",
-    horizon: int = 1,
-    work: int = 0,
-) -> None:
-    """Run `contributions` on invented rows of every number of units in `CROWDS`, and refuse any coupling between units.
-
-    Units are exchanged for others, so that each is once exchanged while any given other one stays: what those give
-    who stay may differ by `ROUNDING` of the largest contribution, as matrix products round a row by its place.
-    Between crowds it may differ by what float32 rounds, 1e-3 of itself and 1e-5 of the largest one.
-
-    At the edges of the public bounds the result need not be finite, but the callback has to run there (its own error
-    is raised here, if it does not): inside the vault, that it fails would tell something about the records.
-
-    Args:
-        contributions: (rows, which of the invented units these are) -> one vector or scalar a unit.
-        work: bytes that pass through memory for one unit, beside its rows and its contribution.
-
-    Raises:
-        MechanismError: the result has no leading unit axis, is not finite on ordinary rows, differs between two
-            calls on the same rows, or changes for a unit whose own rows did not change.
-    """
-    few = invented_rows(spec, FEW, rows_per_unit, seed=2, rows_of=rows_of, horizon=horizon)
-    first = contributions(few, np.arange(FEW))
-    if not np.array_equal(first, contributions(few, np.arange(FEW)), equal_nan=True):
-        raise _refusal("the callback gives different results for the same rows", where)
-    held = first.nbytes + sum(column.nbytes for column in few.values())
-    most = min(CROWDS[-1], max(FEW, MOST_HELD * FEW // (held + FEW * work)))
-    everybody, exchanged = (
-        invented_rows(spec, most, rows_per_unit, seed=seed, rows_of=rows_of, horizon=horizon) for seed in (0, 1)
-    )
-    given: dict[int, np.ndarray] = {}
-    for units in sorted({min(units, most) for units in CROWDS}, key=FEW.__ne__):  # most mistakes show in a few rows
-        rows = {name: column[:units] for name, column in everybody.items()}
-        base = given[units] = contributions(rows, np.arange(units))
-        if base.ndim == 0 or base.shape[0] != units or not np.isfinite(base).all():
-            raise _refusal(f"the callback returned shape {base.shape}, or values that are not finite", where)
-        for leaves in _exchanges(units):
-            mixed = {name: column.copy() for name, column in rows.items()}
-            for name, column in mixed.items():
-                column[leaves] = exchanged[name][:units][leaves]
-            result = contributions(mixed, np.arange(units))
-            near = ROUNDING * np.abs(base).max()
-            if result.shape != base.shape or not (np.abs(result[~leaves] - base[~leaves]) <= near).all():
-                raise _refusal("one unit's contribution changes when another unit's rows do", where)
-    for fewer, more in itertools.pairwise(given[units] for units in sorted(given)):
-        same = more[: len(fewer)]
-        close = 1e-3 * np.abs(same) + 1e-5 * np.abs(more).max()
-        if fewer.shape != same.shape or not (np.abs(fewer - same) <= close).all():
-            raise _refusal("a unit's contribution depends on how many units there are", where)
-    with quiet():
-        for edge in edge_rows(spec, FEW, rows_per_unit, rows_of, horizon):
-            if contributions(edge, np.arange(FEW)).shape != first.shape:
-                raise _refusal("the callback's shape is another one on rows at the edges of the public bounds", where)
-    if not np.array_equal(first, contributions(few, np.arange(FEW)), equal_nan=True):
-        raise _refusal("the callback gives different results for the same rows, after others", where)
-
-
-@functools.cache
-def _exchanges(units: int) -> np.ndarray:
-    """Which units are exchanged in each trial, bool [trials, units]; any unit, while any given other one stays.
-
-    Each unit gets another half of the trials, and no half holds another: as few trials as there can be (Sperner 1928).
-    """
-    trials = next(k for k in itertools.count() if math.comb(k, k // 2) >= units)
-    halves = itertools.islice(itertools.combinations(range(trials), trials // 2), units)
-    leaves = np.zeros((trials, units), bool)
-    for unit, half in enumerate(halves):
-        leaves[list(half), unit] = True
-    return leaves
-
-
-def _refusal(what: str, where: str) -> MechanismError:
-    return MechanismError(
-        what,
-        where=where,
-        expected="one finite contribution a unit, computed from that unit's rows alone",
-        remedy="remove batch statistics, running averages and other sharing between units",
-    )
+    return {str(kind.__qualname__) for kind in strangers(*values) if not str(kind.__module__).startswith("torch.")}

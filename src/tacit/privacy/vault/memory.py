@@ -10,7 +10,9 @@ Edge cases:
     | globals and attributes of modules and classes that the code names | seen |
     | what `functools.lru_cache` holds of the user's functions | seen |
     | cached properties | seen; they are computed first |
-    | buffers and attributes of a model | seen; its parameters and training flags may change between steps |
+    | buffers and attributes of a model's layers, whoever wrote them, and of its parameters | seen |
+    | parameters, their gradients, training flags | may change between steps; the first two not within one |
+    | the state of a call | a copy (`plain`), compared after the call |
     | arrays that are not writeable | not read, so that large public tables cost nothing |
     | files, devices, the environment, threads, C extensions, the inside of installed libraries | not seen |
     | what is named at run time alone (`globals()[name]`, `setattr(module, name, ...)`) | not seen |
@@ -21,21 +23,24 @@ assumption.
 
 from __future__ import annotations
 
-import copy
 import copyreg
 import functools
 import gc
 import hashlib
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from itertools import chain
 from pathlib import Path
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
+
+from tacit.errors import MechanismError
 
 _LRU_CACHE = type(functools.lru_cache(len))
 _LIBRARIES = frozenset({"tacit", "numpy", "torch"}) | sys.stdlib_module_names
@@ -44,13 +49,18 @@ _PARTS = ("__self__", "__func__", "fget", "fset", "fdel")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
-def fingerprint(callback: Any) -> bytes:
-    """A digest of the callback, or of the model, and of all that its code names and could change, 32 bytes."""
+def fingerprint(callback: Any, *, still: bool = False) -> bytes:
+    """A digest of the callback, or of the model, and of all that its code names and could change, 32 bytes.
+
+    Args:
+        still: whether a model's parameters and their gradients count too, which may change from step to step and not
+            within one.
+    """
     trained = hasattr(callback, "named_modules")
-    own = _own_layers(callback) if trained else [callback]
-    reader = _Reader({_root(type(entry).__module__) for entry in own} - _LIBRARIES, weights=not trained)
+    own = list(callback.modules()) if trained else [callback]
+    reader = _Reader({_root(type(entry).__module__) for entry in own} - _LIBRARIES, weights=still or not trained)
     digest, met = hashlib.blake2b(digest_size=32), dict[int, tuple[int, object]]()
-    waiting: list[object] = [_held(layer) for layer in own] if trained else own
+    waiting: list[object] = [_held(layer, still) for layer in own] if trained else own
     while waiting:
         value = waiting.pop()
         if type(value) in PLAIN:
@@ -78,6 +88,8 @@ def outline(value: Any) -> object:
             found.extend((x.shape, x.dtype, x.requires_grad) for x in tensors if x is not None)
             layers.extend(inner for inner in layer._modules.values() if inner is not None)
         return tuple(found)
+    if (isinstance(value, np.generic) and value.dtype.kind in "bSU") or isinstance(value, Enum):
+        return value
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return tuple(value.shape), value.dtype
     if isinstance(value, Mapping):
@@ -89,25 +101,87 @@ def outline(value: Any) -> object:
     return value if value is None or isinstance(value, bool | str) else type(value)
 
 
-def read_only(value: Any) -> Any:
-    """The same public value, into whose arrays no callback can write what it knows of people.
+def plain(state: Any, where: str) -> Any:
+    """A copy of a callback's public state, which must be plain data: what is written into it leads nowhere.
 
-    Arrays are replaced by views, in tuples, mappings and dataclasses too; anything else stays as it is.
+    Plain data are None, flags, numbers, texts, members of enumerations, NumPy arrays (not of objects), and tuples,
+    mappings with texts as names, and frozen dataclasses of such. Arrays are read-only.
+
+    Raises:
+        MechanismError: something else is in it, such as a list, a tensor, a model or an object of the user's.
     """
-    if isinstance(value, np.ndarray):
-        view = value.view(np.ndarray)
-        view.flags.writeable = False
-        return view
-    if type(value) is tuple:
-        return tuple(read_only(entry) for entry in value)
-    if isinstance(value, Mapping):
-        return {name: read_only(entry) for name, entry in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        duplicate = copy.copy(value)
-        for field in fields(value):
-            object.__setattr__(duplicate, field.name, read_only(getattr(value, field.name)))
+    kind = type(state)
+    if kind in PLAIN or (isinstance(state, np.generic) and not isinstance(state, np.void)) or isinstance(state, Enum):
+        return state
+    if isinstance(state, np.ndarray) and not state.dtype.hasobject:
+        copied = np.array(state, subok=False)
+        copied.flags.writeable = False
+        return copied.view()
+    if kind is tuple:
+        return tuple(plain(entry, where) for entry in state)
+    if kind in (dict, MappingProxyType) and all(type(name) is str for name in state):
+        return {name: plain(entry, where) for name, entry in state.items()}
+    if is_dataclass(state) and not isinstance(state, type) and state.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        duplicate = object.__new__(kind)
+        for field in fields(state):
+            object.__setattr__(duplicate, field.name, plain(getattr(state, field.name), where))
         return duplicate
-    return value
+    raise MechanismError(
+        f"the state of a callback holds a {kind.__name__}, into which it could write what it knows of people",
+        where=where,
+        expected="numbers, texts, NumPy arrays, and tuples, dictionaries and frozen dataclasses of these",
+        remedy="pass a tuple for a list, tensor.numpy() for a tensor, and fields of its own for an object",
+    )
+
+
+def strangers(*values: object) -> list[Any]:
+    """Classes, functions and networks in these objects that are not tacit's own.
+
+    Tacit's own are plain data, arrays and tensors, instances of its classes, its functions, and networks that its own
+    layers are made of. Python's, NumPy's and PyTorch's functions and classes are nobody's, but not a network of
+    PyTorch's layers that no layer of tacit's holds.
+    """
+    found: list[Any] = []
+    met: dict[int, object] = {}
+    waiting: list[tuple[object, bool]] = [(value, False) for value in values]
+    while waiting:
+        value, built = waiting.pop()
+        kind: Any = type(value)
+        if kind in PLAIN or (kind is np.ndarray and value.dtype != object) or id(value) in met:  # type: ignore[attr-defined]
+            continue
+        met[id(value)] = value  # held, so that no other object gets its id
+        named: Any = value if isinstance(value, type | FunctionType | BuiltinFunctionType) else kind
+        root, network = _root(named.__module__), hasattr(value, "named_modules") and not isinstance(value, type)
+        if root not in _LIBRARIES or (network and root != "tacit" and not built):
+            found.append(named)
+        built = built or root == "tacit" if network else built and isinstance(value, Mapping | list | tuple)
+        waiting.extend((entry, built) for entry in _inner(value))
+    return found
+
+
+def _inner(value: Any) -> Iterator[object]:
+    """What an object holds, code and classes left out."""
+    if isinstance(value, type):
+        return
+    if isinstance(value, FunctionType):
+        yield from (value.__defaults__, value.__kwdefaults__)
+        yield from chain.from_iterable(map(_content, value.__closure__ or ()))
+    elif isinstance(value, MethodType):
+        yield from (value.__self__, value.__func__)
+    elif isinstance(value, functools.partial):
+        yield from (value.func, value.args, value.keywords)
+    elif isinstance(value, Mapping):
+        yield from chain(value.keys(), value.values())
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        yield from () if PLAIN.issuperset(map(type, value)) else value
+    elif isinstance(value, np.ndarray):
+        yield from value.ravel().tolist()
+    with suppress(TypeError):
+        yield from vars(value).values()
+    for base in type(value).__mro__:
+        names = vars(base).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            yield getattr(value, name, None)
 
 
 @dataclass(frozen=True)
@@ -136,7 +210,7 @@ class _Reader:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             read = self.weights or not isinstance(value, torch.nn.Parameter)
-            return f"{value.dtype} {tuple(value.shape)}", [_numbers(value, torch)] if read else ()
+            return f"{value.dtype} {tuple(value.shape)}", [vars(value), *([_numbers(value, torch)] if read else ())]
         return f"{kind.__module__}.{kind.__qualname__}", _state(value)
 
     def _walks(self, value: Any) -> bool:
@@ -167,14 +241,14 @@ class _Reader:
                 yield from self._named(names, vars(value), seen)
 
 
-def _own_layers(model: Any) -> list[Any]:
-    return [layer for layer in model.modules() if _root(type(layer).__module__) not in _LIBRARIES]
-
-
-def _held(layer: Any) -> object:
-    """What a layer holds besides parameters, other layers and flags: its class, buffers and attributes."""
+def _held(layer: Any, still: bool) -> object:
+    """What a layer holds besides other layers and flags: its class, buffers and attributes, and those of parameters."""
     usual = vars(sys.modules["torch"].nn.Module()).keys()
-    return type(layer), layer._buffers, {name: entry for name, entry in vars(layer).items() if name not in usual}
+    parameters = [parameter for parameter in layer._parameters.values() if parameter is not None]
+    numbers = [(parameter, parameter.grad) for parameter in parameters] if still else []
+    held = {name: entry for name, entry in vars(layer).items() if name not in usual}
+    watched = still or _root(type(layer).__module__) not in _LIBRARIES  # a target network's are public, and move
+    return type(layer), layer._buffers if watched else (), held, [vars(one) for one in parameters], numbers
 
 
 def _counts(name: str, entry: object) -> bool:

@@ -22,6 +22,7 @@ from tacit.privacy.noise.lattice import Float64, add_noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.isolation import draws_in_blocks
 from tacit.privacy.vault.records import Records
+from tacit.privacy.vault.removal import pieces
 
 if TYPE_CHECKING:
     import torch
@@ -80,11 +81,13 @@ class GradientStep:
         part: of the plan.
         models: one a replicate, of P trainable parameters each.
         objective: one loss a unit.
+        whole: whether it takes all units of a chunk at once; what is the user's takes no more than it was tried on.
     """
 
     part: Sum
     models: Sequence[nn.Module]
     objective: Objective
+    whole: bool = True
 
     @property
     def size(self) -> int:
@@ -173,5 +176,6 @@ class GradientStep:
                 tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
                 shares = getattr(objective, "shares", None)
                 total.next_chunk()
-                add_clipped(total, model, objective.loss, tensors, part.clip_norm, shares=shares)
+                for piece in [tensors] if self.whole else [piece for piece, _ in pieces(tensors)]:
+                    add_clipped(total, model, objective.loss, piece, part.clip_norm, shares=shares)
         return sums

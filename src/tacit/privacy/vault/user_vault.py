@@ -38,8 +38,8 @@ from tacit.privacy.noise.lattice import rounded
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.vault.base import BaseVault, Run, refused
 from tacit.privacy.vault.enrolled import enrolled_rows
-from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, require_pure_form
-from tacit.privacy.vault.memory import read_only
+from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, handed, require_pure_form
+from tacit.privacy.vault.memory import plain
 from tacit.tracking import Tracker
 
 # Who is enrolled online, and what they are served with: what a `UserVault` asks of both.
@@ -234,7 +234,7 @@ class UserVault(BaseVault):
             PlanExhausted: no step is left. LedgerError: there was no round, or this part of it was released before.
             MechanismError: the callback couples people or has the wrong shape.
         """
-        spec, state = self._part(run, part, UserSum, PoissonSum), read_only(state)
+        spec, state = self._part(run, part, UserSum, PoissonSum), plain(state, where=part)
         d = self._width(run, spec, contribution, state)
         with self._lock:  # of two threads one gets the batch
             batch = self._unsummed(run, part)
@@ -246,13 +246,15 @@ class UserVault(BaseVault):
 
         def step() -> npt.NDArray[np.float64]:
             own = {name: column.copy() for name, column in batch.rows.items()}  # into which a callback may write
-            vectors = _vectors(contribution, own, state, d)
+            vectors = _vectors(handed(contribution), own, state, d)
             return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
 
         assert spec.noise_multiplier is not None
         scale = spec.noise_multiplier * spec.clip_norm
         noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
-        return self._out(run, part, rounded(behind(part, step), noise, scale) / spec.expected(self.unit))
+        with self._checks.unchanged(part, contribution, state):
+            total = behind(part, step)
+        return self._out(run, part, rounded(total, noise, scale) / spec.expected(self.unit))
 
     def randomized(
         self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None
@@ -267,7 +269,7 @@ class UserVault(BaseVault):
             PlanExhausted: no step is left. LedgerError: there was no round, or this part of it was released before.
             MechanismError: the callback couples people, has the wrong shape or gives too many answers.
         """
-        spec, state = self._part(run, part, RandomizedResponses), read_only(state)
+        spec, state = self._part(run, part, RandomizedResponses), plain(state, where=part)
         d = self._width(run, spec, contribution, state)
         if d > spec.answers:
             raise MechanismError(
@@ -290,7 +292,9 @@ class UserVault(BaseVault):
                 answers[replicate[i], place[i]] = _vectors(contribution, own, state, d)[0]
             return answers
 
-        return self._out(run, part, spec.randomized(behind(part, step), self._noise))
+        with self._checks.unchanged(part, contribution, state):
+            given = behind(part, step)
+        return self._out(run, part, spec.randomized(given, self._noise))
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""

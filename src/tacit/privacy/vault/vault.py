@@ -46,8 +46,9 @@ from tacit.privacy.vault.isolation import (
     Value,
     behind,
     foreign,
+    handed,
 )
-from tacit.privacy.vault.memory import read_only
+from tacit.privacy.vault.memory import plain, strangers
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
 from tacit.privacy.vault.selection import Attempt, Judge, Selected
@@ -154,12 +155,14 @@ class Vault(BaseVault):
         Raises:
             PlanExhausted: no step is left. MechanismError: the callback couples units or has the wrong shape.
         """
-        spec, state = run.sum_part(part), read_only(state)
+        spec, state = run.sum_part(part), plain(state, where=part)
         d = self._checks.contribution(spec, contribution, state)
         self._remember(run, self._checks.foreign)
-        self._take(run, spec)
-
-        mean: np.ndarray = self._mean(VectorStep(spec, contribution, state, d), _sigma(spec) * spec.clip_norm)
+        with self._checks.unchanged(part, contribution, state):
+            self._take(run, spec)
+            mean: np.ndarray = self._mean(
+                VectorStep(spec, handed(contribution), state, d), _sigma(spec) * spec.clip_norm
+            )
         return self._out(run, part, mean)
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
@@ -187,8 +190,12 @@ class Vault(BaseVault):
             require_unwatched(model)
             self._checks.objective(spec, model, objective)
         self._remember(run, self._checks.foreign)
-        self._take(run, spec)
-        mean: Tensor = self._mean(GradientStep(spec, tuple(models), objective), _sigma(spec) * spec.clip_norm)
+        whole = not strangers(objective, *models)
+        with self._checks.unchanged(part, objective, None, *models):
+            self._take(run, spec)
+            mean: Tensor = self._mean(
+                GradientStep(spec, tuple(models), objective, whole), _sigma(spec) * spec.clip_norm
+            )
         return self._out(run, part, mean)
 
     def noisy_marginals(self, run: Run, part: str, query: Query) -> np.ndarray:
@@ -242,11 +249,12 @@ class Vault(BaseVault):
 
             def step() -> Tensor:
                 if key not in self._teachers:
-                    vectors = self._records.vectors(spec, encode, width)
+                    vectors = self._records.vectors(spec, handed(encode), width)
                     self._teachers[key] = teachers.Teachers(spec, vectors, self._noise)
                 return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
 
-            votes = behind(part, step)
+            with self._checks.unchanged(part, encode):
+                votes = behind(part, step)
         return self._out(run, part, votes)
 
     def above_threshold(

@@ -1,0 +1,364 @@
+"""The harness of removal: units leave, come, are exchanged and change places, and what the others add has to stay.
+
+The mechanisms bound what one unit adds to a sum. That bound is about the unit alone only if a unit's contribution
+depends on no other unit, on how many there are, and on no place among them. So a callback is run on invented crowds
+within the public bounds, and again on what is left of them. Whoever stays has to add the same.
+
+*The page's rule* (`proofs/noisy_sum.md`): what is discrete of the others stays byte for byte, and their numbers stay to
+within `ROUNDING` where nobody changed places, and `PLACE` where somebody did.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import PublicSpec
+from tacit.errors import MechanismError
+from tacit.privacy.gradients import clipping
+from tacit.privacy.mechanisms.base import Rows, RowsOf
+from tacit.privacy.mechanisms.tallies import Tally
+from tacit.privacy.vault.invented import Columns, Kind, crowd_of, edge_rows
+from tacit.privacy.vault.silence import quiet
+
+TIED: tuple[Kind, ...] = ("few", "equal", "edges")
+
+CROWDS = (1, 2, 5, 33, 300)
+"""Numbers of units on which a callback is tried: odd and even, below and above 6, 32, 64, 128 and 256. The vaults hand
+no user's callback more units at once than the largest."""
+
+FEW = 5
+"""Units of the small crowds, and at the edges of the public bounds."""
+
+SEEDS = 8
+"""Of the small crowds that a callback is tried on again and again."""
+
+SMALL = 33
+"""Units of the largest crowd with ties: who are alike, whose rows hold few values, or who stand at the edges."""
+
+MOST_HELD = 2**28
+"""Bytes of the rows and contributions of a crowd; where more units would take more, the largest crowd is smaller."""
+
+ROUNDING = 1e-9
+"""How far rounding in float64 may move a contribution where nobody changed places, in multiples of the largest: over
+100,000 units less than the slack in the clip."""
+
+PLACE = 1e-5
+"""How far it may move where the others changed places, as products of matrices round a row by its place: what float32
+leaves of some hundred terms."""
+
+Vectors = NDArray[Any]
+
+
+class Added(Protocol):
+    """What each unit of a crowd adds, seen in several ways: as it is, and clipped. A coupling may hide in small vectors
+    beside a large one, or above the clip."""
+
+    @property
+    def units(self) -> int:
+        """How many there are."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all units."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether every unit adds numbers."""
+
+    def sizes(self) -> Sequence[float]:
+        """The largest that a unit adds, in each way."""
+
+    def of(self, units: NDArray[np.int64]) -> Sequence[Vectors]:
+        """What these units add, in each way and in this order."""
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Vectors of units, [U, ...] in each way."""
+
+    views: Sequence[Vectors]
+
+    @classmethod
+    def clipped(cls, vectors: Vectors, clip: float | None) -> Stacked:
+        """Vectors [U, d], and these clipped."""
+        return cls((vectors,) if clip is None else (vectors, clipping.clip_rows(vectors, clip)))
+
+    @property
+    def units(self) -> int:
+        return len(self.views[0]) if self.views[0].ndim else -1
+
+    @property
+    def nbytes(self) -> int:
+        return sum(view.nbytes for view in self.views)
+
+    @property
+    def finite(self) -> bool:
+        return bool(np.isfinite(self.views[0]).all())
+
+    def sizes(self) -> list[float]:
+        return [float(np.abs(_counted(view)).max(initial=0.0)) for view in self.views]
+
+    def of(self, units: NDArray[np.int64]) -> list[Vectors]:
+        return [_counted(view[units]) for view in self.views]
+
+
+def _counted(vectors: Vectors) -> Vectors:
+    """Vectors as a mechanism counts them: one that is not finite is zero."""
+    if vectors.dtype.kind != "f" or np.isfinite(vectors).all():
+        return vectors
+    return np.where(
+        np.isfinite(vectors.reshape(len(vectors), -1)).all(axis=1).reshape(-1, *[1] * (vectors.ndim - 1)), vectors, 0.0
+    )
+
+
+Contributions = Callable[[Rows, NDArray[np.int64]], Added]
+"""(rows, which of the invented units these are, from which their coins follow) -> what each of them adds."""
+
+
+@dataclass(frozen=True)
+class Harness:
+    """Crowds on which the contributions of a part are tried.
+
+    Args:
+        contributions: what is tried.
+        spec: the public bounds.
+        rows_per_unit, rows_of, horizon: of the part.
+        where: what is named in errors.
+    """
+
+    contributions: Contributions
+    spec: PublicSpec
+    rows_per_unit: int
+    rows_of: RowsOf
+    horizon: int
+    where: str
+
+    def briefly(self) -> Added:
+        """One small crowd and what is left of it, in another order: for tacit's own, which the tests try at length.
+
+        Returns:
+            What its units add.
+        """
+        rows = self._crowd("any", FEW, 0)
+        base = self._ordinary(rows, FEW)
+        self._require_left(base, rows, np.array([4, 2, 1]), base.sizes())
+        return base
+
+    def again(self, times: int) -> None:
+        """Two small crowds, other ones from step to step: for what is the user's, before each of them."""
+        seed, leavers = times % SEEDS, _exchanges(FEW)
+        leaves = leavers[times % len(leavers)]
+        rows, others = (self._crowd("any", FEW, 2 * seed + one) for one in (0, 1))
+        base = self._ordinary(rows, FEW)
+        self._require_kept(base, rows, others, leaves, base.sizes())
+        self._require_left(base, rows, np.flatnonzero(leaves)[::-1], base.sizes())
+        with quiet():
+            alike = self._crowd(TIED[times % 3], FEW, seed)
+            tied = self._whole(alike, np.arange(FEW))
+            self._require_left(tied, alike, np.flatnonzero(~leaves)[::-1], list(map(max, tied.sizes(), base.sizes())))
+
+    def unmixed(self) -> None:
+        """One small crowd, of which some are exchanged."""
+        rows, others = (self._crowd("any", FEW, one) for one in (0, 1))
+        base = self._ordinary(rows, FEW)
+        for leaves in _exchanges(FEW):
+            self._require_kept(base, rows, others, leaves, base.sizes())
+
+    def at_length(self) -> Added:
+        """All crowds, and rows at the edges of the public bounds.
+
+        There the result need not be finite, but the callback has to run (its own error is raised here, if it does not):
+        inside the vault, that it fails would tell something about the records.
+
+        Returns:
+            What the units of a small crowd add.
+
+        Raises:
+            MechanismError: the result has no leading unit axis, is not finite on ordinary rows, differs between two
+                calls on the same rows, or changes for a unit whose own rows did not change.
+        """
+        everybody = np.arange(FEW)
+        few = self._crowd("any", FEW, 2)
+        first = self._ordinary(few, FEW)
+        self._require_same(
+            first, self.contributions(few, everybody), "the callback gives different results for the same rows"
+        )
+        held = first.nbytes + sum(column.nbytes for column in few.values())
+        most = min(CROWDS[-1], max(FEW, MOST_HELD * FEW // held))
+        sizes = sorted({min(units, most) for units in CROWDS}, key=FEW.__ne__)  # most mistakes show in a few rows
+        for units in sizes:
+            self._removed("any", units, 0)
+        for kind, units in itertools.product(TIED, sizes):
+            if FEW <= units <= SMALL:
+                self._removed(kind, units, 0, first.sizes())
+        with quiet():
+            for edge in edge_rows(self.spec, FEW, self.rows_per_unit, self.rows_of, self.horizon):
+                if [one.shape for one in self.contributions(edge, everybody).of(everybody)] != [
+                    one.shape for one in first.of(everybody)
+                ]:
+                    raise self._refused("the callback's shape is another one on rows at the edges of the public bounds")
+        self._require_same(
+            first,
+            self.contributions(few, everybody),
+            "the callback gives different results for the same rows, after others",
+        )
+        return first
+
+    def _removed(self, kind: Kind, units: int, seed: int, usual: Sequence[float] = ()) -> None:
+        """A crowd, and what becomes of it when units leave, are exchanged, or stand in another order.
+
+        Args:
+            usual: sizes of what units usually add: where all are alike, rounding alone may be left of it.
+        """
+        rows, others = (self._crowd(kind, units, 2 * seed + one) for one in (0, 1))
+        everybody = np.arange(units)
+        orders = [
+            everybody[::-1],
+            everybody[1:],
+            everybody[:-1],
+            *(everybody[:size] for size in CROWDS if size < units),
+        ]
+        with quiet():
+            base = self._whole(rows, everybody) if kind == "edges" else self._ordinary(rows, units)
+            sizes = list(map(max, base.sizes(), usual or base.sizes()))
+            for leaves in _exchanges(units):
+                self._require_kept(base, rows, others, leaves, sizes)
+                self._require_left(base, rows, np.flatnonzero(~leaves), sizes)
+            for stay in orders if units > 1 else ():
+                self._require_left(base, rows, stay, sizes)
+
+    def _whole(self, rows: Rows, units: NDArray[np.int64]) -> Added:
+        added = self.contributions({name: column.copy() for name, column in rows.items()}, units)
+        if added.units != len(units):
+            raise self._refused(f"the callback returned {added.units} rows")
+        return added
+
+    def _require_kept(
+        self, base: Added, rows: Rows, others: Rows, leaves: NDArray[np.bool_], sizes: Sequence[float]
+    ) -> None:
+        """Where some are exchanged, the others add what they added before."""
+        mixed, stay = {name: column.copy() for name, column in rows.items()}, np.flatnonzero(~leaves)
+        for name, column in mixed.items():
+            column[leaves] = others[name][leaves]
+        kept = self._whole(mixed, np.arange(len(leaves)))
+        self._require_near(sizes, base.of(stay), kept.of(stay), ROUNDING)
+
+    def _require_left(self, base: Added, rows: Rows, stay: NDArray[np.int64], sizes: Sequence[float]) -> None:
+        """Those who stay add alone, in this order, what they added among the others."""
+        alone = self._whole({name: column[stay] for name, column in rows.items()}, stay)
+        self._require_near(sizes, base.of(stay), alone.of(np.arange(len(stay))), PLACE)
+
+    def _crowd(self, kind: Kind, units: int, seed: int) -> Columns:
+        return _crowd(self.spec, units, self.rows_per_unit, seed, self.rows_of, self.horizon, kind)
+
+    def _ordinary(self, rows: Rows, units: int) -> Added:
+        """What units with ordinary rows add: a finite row each."""
+        added = self._whole(rows, np.arange(units))
+        if not added.finite:
+            raise self._refused("the callback returned values that are not finite")
+        return added
+
+    def _require_near(
+        self, sizes: Sequence[float], before: Sequence[Vectors], after: Sequence[Vectors], slack: float
+    ) -> None:
+        for size, one, other in zip(sizes, before, after, strict=True):
+            near = slack * size if one.dtype.kind == "f" else 0.0
+            if one.shape != other.shape or not (np.abs(one - other) <= near).all():
+                raise self._refused(
+                    "one unit's contribution changes when another unit's rows do, or when others leave or come"
+                )
+
+    def _require_same(self, one: Added, other: Added, what: str) -> None:
+        everybody = np.arange(FEW)
+        if not all(map(np.array_equal, one.of(everybody), other.of(everybody))):
+            raise self._refused(what)
+
+    def _refused(self, what: str) -> MechanismError:
+        return MechanismError(
+            what,
+            where=self.where,
+            expected="one finite contribution a unit, computed from that unit's rows alone",
+            remedy="remove batch statistics, running averages, places in the batch and other sharing between units",
+        )
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A user's contribution or summary as a vault calls it: with no more units at once than it was tried on.
+
+    Args:
+        callback: the user's.
+    """
+
+    callback: Any
+
+    @property
+    def summary(self) -> Handed | None:
+        """Of a contribution, if it has one."""
+        summary = getattr(self.callback, "summary", None)
+        return None if summary is None else Handed(summary)
+
+    def __call__(self, rows: Rows, *state: Any) -> Any:
+        found = []
+        for piece, units in pieces(rows):
+            found.append(self.callback(piece, *state))
+            columns = found[-1].values() if isinstance(found[-1], Mapping) else (found[-1],)
+            if any(len(column) != units for column in columns):
+                raise ValueError("not one row a unit")
+        if isinstance(found[0], Mapping):
+            return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class HandedTally:
+    """A user's tally as a vault calls it: with no more rows at once than units of one row that it was tried on.
+
+    Args:
+        callback: the user's.
+    """
+
+    callback: Tally
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each table."""
+        return self.callback.sizes
+
+    def cells(self, rows: Rows, state: Any) -> list[Vectors]:
+        """Of each table, the cell of every row."""
+        found = [self.callback.cells(piece, state) for piece, _ in pieces(rows)]
+        return [np.concatenate(table) for table in zip(*found, strict=True)]
+
+
+def pieces(rows: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Arrays, or tensors, in pieces of at most as many units as the largest crowd has; and how many these are."""
+    units = len(next(iter(rows.values())))
+    for start in range(0, max(units, 1), CROWDS[-1]):
+        stop = min(start + CROWDS[-1], units)
+        yield {name: column[start:stop] for name, column in rows.items()}, stop - start
+
+
+_crowd = functools.lru_cache(maxsize=128)(crowd_of)
+
+
+@functools.cache
+def _exchanges(units: int) -> NDArray[np.bool_]:
+    """Which units leave in each trial, bool [trials, units]; any unit, while any given other one stays.
+
+    Each unit gets another half of the trials, and no half holds another: as few trials as there can be (Sperner 1928).
+    """
+    trials = next(k for k in itertools.count() if math.comb(k, k // 2) >= units)
+    halves = itertools.islice(itertools.combinations(range(trials), trials // 2), units)
+    leaves = np.zeros((trials, units), bool)
+    for unit, half in enumerate(halves):
+        leaves[list(half), unit] = True
+    return leaves
