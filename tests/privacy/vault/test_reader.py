@@ -87,7 +87,7 @@ class Scaled:
 def test_a_summary_is_made_once_and_serves_every_step_and_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "fingerprint", lambda callback: b"")  # this one keeps the number of its calls
+    monkeypatch.setattr(isolation, "strangers", lambda *_: [])  # as if it were tacit's own, tried once
     for rate in (1.0, 0.5):
         vault = open_vault(tmp_path, [[1.0, 2.0], [3.0], [0.5]], noise=Silent(), name=f"{rate}")
         plan = plans.account(
@@ -109,7 +109,7 @@ def test_a_summary_is_made_once_and_serves_every_step_and_sample(
 def test_a_single_large_sum_is_made_piece_by_piece_and_keeps_no_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "fingerprint", lambda callback: b"")  # this one keeps the number of its calls
+    monkeypatch.setattr(isolation, "strangers", lambda *_: [])  # as if it were tacit's own, tried once
     for name, value in (("BLOCK", 2), ("SUMMED_BYTES", 1)):
         monkeypatch.setattr(vault_records, name, value)
     part = summed(steps=1, clip_norm=100.0, rows_per_unit=2, rows="first")
@@ -158,7 +158,7 @@ class Crowded:
 def test_a_summary_that_couples_units_is_refused(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]])
     run = vault.reserve(plans.account(GivenParts((summed(rows="first"),)), unit=vault.unit, delta=1e-4))
-    with pytest.raises(MechanismError, match="how many units"):
+    with pytest.raises(MechanismError, match="another unit's rows do"):
         vault.noisy_sum(run, "sum", Crowded())
 
 
@@ -188,6 +188,7 @@ class Counted:
 
 
 def test_a_sum_of_vectors_is_made_of_some_units_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "strangers", lambda *_: [])  # as if it were tacit's own, which gets all at once
     units = [[float(i % 10)] for i in range(3_000)]
     vault = open_vault(tmp_path, units, unit=unit_of(4_000), noise=Silent())
     run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=2))
@@ -198,6 +199,7 @@ def test_a_sum_of_vectors_is_made_of_some_units_at_a_time(tmp_path: Path, monkey
 
 
 def test_rows_are_counted_some_at_a_time_and_no_unit_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "strangers", lambda *_: [])  # as if it were tacit's own, which gets all at once
     units = [[float(i % 10)] * (1 + i % 3) for i in range(3_000)]
     vault = open_vault(tmp_path, units, unit=unit_of(4_000), noise=Silent())
     run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=2, rows_per_unit=2))
@@ -231,7 +233,7 @@ class Meeting:
 def test_a_tally_in_which_units_meet_is_refused_and_so_are_fragments(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with pytest.raises(MechanismError, match=r"depends on how many|when another"):
+    with pytest.raises(MechanismError, match="when another"):
         vault.noisy_sum(run, "sum", Meeting())
     fragments = summed(name="fragments", horizon=2)
     with pytest.raises(MechanismError, match="fragments would be counted"):

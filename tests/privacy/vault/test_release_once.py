@@ -112,7 +112,7 @@ def test_what_a_mechanism_asks_of_a_callback_is_tried_and_named(tmp_path: Path) 
         best = NoisyMaximum(name="best", scores=scores, candidates=2, epsilon=1.0, rows_per_unit=1)
         run = vault.reserve(plans.account(GivenParts((Once(mechanism=best),)), unit=vault.unit, delta=1e-4))
         if scores == Crowd():
-            with pytest.raises(MechanismError, match="how many units"):
+            with pytest.raises(MechanismError, match="another unit's rows do"):
                 vault.release_once(run, "best")
             assert not vault.touched(run)
         else:
