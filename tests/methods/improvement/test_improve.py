@@ -83,6 +83,16 @@ def test_the_same_plan_does_not_run_twice(tmp_path):
         fit(plan, vault)
 
 
+def test_what_was_said_before_raises_the_level(tmp_path):
+    vault = open_vault(tmp_path, noise=SecretNoise.for_tests(3))
+    plans = [plan_of(advice=share).calibrate(unit=vault.unit, epsilon=0.1, delta=1e-6) for share in (0.05, 0.1, 0.2)]
+    levels = [fit(plan, vault).value.statement.gain_interval.level for plan in plans]
+    assert levels == pytest.approx([0.95, 0.975, 1 - 0.05 / 3])
+    with pytest.raises(PlanError, match="3 statements"):
+        fit(plan_of(level=0.993).calibrate(unit=vault.unit, epsilon=0.1, delta=1e-6), vault)
+    assert len(vault.ledger.plans()) == 3
+
+
 def test_nothing_is_spent_on_records_that_do_not_fit(tmp_path):
     vault = open_vault(tmp_path)
     plan = plan_of(memory=type(MEMORY)((0.0, 1.0)), columns=(0,)).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)

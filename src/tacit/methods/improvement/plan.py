@@ -26,6 +26,7 @@ from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault.origins import MOST_LEVEL
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.units import Unit
 from tacit.validation import check
@@ -103,7 +104,7 @@ class ImprovementPlan(PrivatePlan):
         )
         check("advice", self.advice, 0 < self.advice < 1, "a share of the visits, such as 0.05")
         check("caution", self.caution, 0 <= self.caution < 1, "a probability below 1, such as 0.1")
-        check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
+        check("level", self.level, 0.5 <= self.level <= MOST_LEVEL, f"a number from 0.5 to {MOST_LEVEL}")
         check("look_share", self.look_share, 0 < self.look_share < 1, "a share that leaves some for the moments")
         for name in ("change_weight", "reward_weight", "clip", "snr_scale"):
             check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "a finite number > 0")
@@ -223,6 +224,8 @@ class ImprovementPlan(PrivatePlan):
                 *circumstances,
                 "the logged propensities are the true probabilities of the logged actions (for the statement, not for "
                 "the promise of privacy)",
+                "columns, memory and settings were chosen without anything that the judging half taught (for the "
+                "statement)",
                 *self._courses(),
                 "the value of the policy when it decides every visit is not proven: the statement is about following "
                 f"it in up to {100 * self.advice:.3g} % of the visits",

@@ -159,12 +159,19 @@ class Scores:
         paid = visits.paid(self.limits)
         return np.asarray((weight - 1) * (paid - self.limits[0])), paid
 
-    def read(self, mean: Float64, plan: ImprovementPlan) -> Statement:
+    def read(self, mean: Float64, plan: ImprovementPlan, *, level: float | None = None) -> Statement:
         """What a noisy sum [5] of the vectors, over the public population, says (post-processing)."""
-        return stated(tuple(mean.tolist()), plan, self.limits, sampled=not self.policy.greedy)
+        return stated(tuple(mean.tolist()), plan, self.limits, sampled=not self.policy.greedy, level=level)
 
 
-def stated(sums: tuple[float, ...], plan: ImprovementPlan, limits: tuple[float, float], *, sampled: bool) -> Statement:
+def stated(
+    sums: tuple[float, ...],
+    plan: ImprovementPlan,
+    limits: tuple[float, float],
+    *,
+    sampled: bool,
+    level: float | None = None,
+) -> Statement:
     """What a release's noisy sums say.
 
     Args:
@@ -172,7 +179,9 @@ def stated(sums: tuple[float, ...], plan: ImprovementPlan, limits: tuple[float, 
         plan: calibrated.
         limits: the public range of returns.
         sampled: whether the policy is the clone, which draws its actions.
+        level: of the bounds, where what was said before asks for more than the plan's.
     """
+    level = plan.level if level is None else level
     units, (low, high) = plan.population, limits
     weights = FIT * np.sqrt(SCORES)
     noise = plan.noise_of(STATEMENT) / weights
@@ -189,20 +198,20 @@ def stated(sums: tuple[float, ...], plan: ImprovementPlan, limits: tuple[float, 
             floor=-1.0,
         )
 
-    least = (high - low) * bounds(of(0), level=plan.level, sides="lower")[0]
-    ends = [(low + high + (high - low) * end) / 2 for end in bounds(of(1), level=plan.level, sides="both")]
+    least = (high - low) * bounds(of(0), level=level, sides="lower")[0]
+    ends = [(low + high + (high - low) * end) / 2 for end in bounds(of(1), level=level, sides="both")]
     gain, returns = (float(np.clip(total[which] / present, -1, 1)) for which in (0, 1))
     hidden = plan.half_width > HIDDEN * plan.advice
     verdict: Verdict = "proven" if least > 0 else "too few people" if hidden else "not shown"
     return Statement(
         advice=plan.advice,
         returns=(low + high + (high - low) * returns) / 2,
-        returns_interval=Interval(low=ends[0], high=ends[1], level=plan.level, kind="two_sided", words=COUNTED),
+        returns_interval=Interval(low=ends[0], high=ends[1], level=level, kind="two_sided", words=COUNTED),
         gain=(high - low) * gain,
         gain_interval=Interval(
             low=least,
             high=high - low,
-            level=plan.level,
+            level=level,
             kind="lower",
             words=f"a lower bound that the clip can only lower; {COUNTED}",
         ),

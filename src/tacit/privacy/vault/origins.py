@@ -149,6 +149,11 @@ def _after(free: frozenset[Fold], level: float, count: int) -> Standing:
     )
 
 
+def said_before(ledger: Ledger | LedgerView, judges: frozenset[Fold]) -> int:
+    """How many plans of a ledger have said something of how good a policy is, from these folds."""
+    return sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in ledger.plans())
+
+
 def level_after(level: float, count: int) -> float | None:
     """1 - (1 - level) / (count + 1): the level at which `count` + 1 intervals hold together at `level`.
 
