@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pytest
 
+from tacit.cli import budget
+from tacit.data import ingest, unit_keys
+from tacit.data.codes import Digests, Names
+from tacit.data.sources import keyed
+from tacit.data.sources.expressions import Expression
 from tacit.privacy.vault.records import Reader
 
 
@@ -12,8 +18,66 @@ def halves_by_rows(patch: pytest.MonkeyPatch) -> None:
     """Units are dealt to the halves by their rows, ids or not: whoever edits a row may change its half."""
     real = Reader.folds
 
-    def folds(self: Reader, key: str) -> np.ndarray:
+    def folds(self: Reader, key: str) -> Any:
         self._named = None
         return real(self, key)
 
     patch.setattr(Reader, "folds", folds)
+
+
+def stripped_in_one_place(patch: pytest.MonkeyPatch) -> None:
+    """SQL sorts by ids as they are written, and Python strips them afterwards."""
+    patch.setattr(keyed, "keys_of", lambda column, law: column)
+
+
+def bytes_replaced(patch: pytest.MonkeyPatch) -> None:
+    """Ids that are no UTF-8 are decoded with a sign in place of what does not fit."""
+    real = unit_keys.key
+
+    def key(value: Any, unit_key: Any = None) -> str:
+        return real(value.decode("utf-8", "replace") if isinstance(value, bytes) else value, unit_key)
+
+    patch.setattr(unit_keys, "key", key)
+
+
+def twins_unseen(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks for ids that differ by case or form alone."""
+    patch.setattr(Names, "hold_twins", lambda self: False)
+
+
+def twins_unseen_across_chunks(patch: pytest.MonkeyPatch) -> None:
+    """Twins are looked for among the last ids alone."""
+    real = Names.add
+
+    def add(self: Names, keys: Any, *, whole: bool) -> Any:
+        self._folds = bytearray()
+        return real(self, keys, whole=whole)
+
+    patch.setattr(Names, "add", add)
+
+
+def twins_unseen_across_shards(patch: pytest.MonkeyPatch) -> None:
+    """Shards compare ids as they are written."""
+    real = Digests.__init__
+
+    def init(self: Digests, key: bytes, unit_key: Any = None) -> None:
+        real(self, key, unit_key)
+        self._exact = True
+
+    patch.setattr(Digests, "__init__", init)
+
+
+def windows_by_the_column(patch: pytest.MonkeyPatch) -> None:
+    """A window is partitioned by the column as expressions see it, a number maybe, and not by what becomes the unit."""
+    real = Expression.sql
+    patch.setattr(Expression, "sql", lambda self, used, engine, unit=None: real(self, used, engine))
+
+
+def events_become_episodes(patch: pytest.MonkeyPatch) -> None:
+    """Every change of unit ends an episode, also where the unit comes again."""
+    patch.setattr(ingest.Ingest, "_require_together", lambda self, codes, changes, done: None)
+
+
+def ledger_with_the_first_source(patch: pytest.MonkeyPatch) -> None:
+    """The ledger is noted with the first of several files alone."""
+    patch.setattr(budget, "sources", lambda command: (command.data,))

@@ -331,6 +331,16 @@ MUTATIONS = (
     Mutation("plan taken at its word", plan_taken_at_its_word, ("budget",)),
     Mutation("halves by position", halves_by_position, ("neighbours_of_halves",)),
     Mutation("halves by rows", identity_mutations.halves_by_rows, ("edits_move_no_half",)),
+    Mutation("ids stripped in one place", identity_mutations.stripped_in_one_place, ("one_person_stays_one",)),
+    Mutation("bytes of ids replaced", identity_mutations.bytes_replaced, ("people_stay_apart",)),
+    Mutation("twins unseen", identity_mutations.twins_unseen, ("twins_are_refused",)),
+    Mutation("twins unseen across chunks", identity_mutations.twins_unseen_across_chunks, ("twins_are_refused",)),
+    Mutation("twins unseen across shards", identity_mutations.twins_unseen_across_shards, ("twins_meet_in_shards",)),
+    Mutation("windows by the column", identity_mutations.windows_by_the_column, ("windows_stay_inside",)),
+    Mutation("events become episodes", identity_mutations.events_become_episodes, ("events_are_no_episodes",)),
+    Mutation(
+        "one source knows the ledger", identity_mutations.ledger_with_the_first_source, ("one_ledger_for_all_sources",)
+    ),
     Mutation("fixed size with replacement", places_with_replacement, ("fixed_size_law",)),
     Mutation("replacement as removal", replacement_as_removal, ("replaced_record",)),
     Mutation("everybody is let in", online_mutations.everybody_is_let_in, (MEETINGS,)),

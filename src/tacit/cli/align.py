@@ -229,7 +229,7 @@ def _learned(command: Align, plan: Planned, writer: Writer, reward: Judge | None
         texts: dict[str, list[str]] = {}
         for person, (text,) in read_rows(command.data, command.person, [command.text], command.unit_key):
             texts.setdefault(person, []).append(text)
-    people = People(plan, writer, texts, seed=command.seed, simulated=command.simulated)
+    people = People(plan, writer, texts, command.seed, command.simulated, unit_key=command.unit_key)
     plain_files.private_folder(run.inside(PRIVATE))
     key = command.key or Path.home() / ".tacit" / f"{command.out.resolve().name}.key"
     key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

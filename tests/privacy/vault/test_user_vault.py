@@ -339,3 +339,18 @@ def test_columns_of_another_shape_are_refused(tmp_path: Path) -> None:
     vault = open_user_vault(tmp_path, users)
     with pytest.raises(MechanismError, match="actions"):
         vault.enroll(vault.reserve(priced(user_sum())), actor)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_twins_who_come_have_one_cap_unless_they_are_said_to_be_two(exact: bool, tmp_path: Path) -> None:
+    spelled = ["Anna", "anna", "\uff21nna", " Anna\u2028"]
+    users = Scripted([[spelled]], {name: [1.0] for name in spelled})
+    if exact:
+        users.unit_key = "exact"  # type: ignore[attr-defined]
+    vault = open_user_vault(tmp_path, users, noise=Silent())
+    run = vault.reserve(priced(user_sum()))
+    vault.enroll(run, actor)
+    assert vault.noisy_sum(run, "policy", Earned())[0] * 4 == pytest.approx(3.0 if exact else 1.0, abs=1e-2)
+    release = vault.release(run, 1.0, label=LABEL)
+    said = [line for line in release.certificate.assumptions if "invisible characters" in line]
+    assert len(said) == exact

@@ -52,8 +52,8 @@ class Register:
         file and its `.lock` were both put back from an older copy; `require` finds that.
 
     Edge cases:
-        A torn last line is dropped when the register is opened: its call never returned. Ids count as `unit_keys` has
-        them, and what differs by case or form alone shares one cap, which is safe. Who has two other ids is two people.
+        A torn last line is dropped when the register is opened: its call never returned. Ids count by their keys (see
+        `tacit.data.unit_keys`); one person under two keys is two people.
     """
 
     _file: tuple[int, int, int]
@@ -138,7 +138,7 @@ class Register:
             before = self._counts.get(plan_id, Counter())
             granted, chosen = np.zeros(len(people), bool), dict[str, None]()
             for place, person in enumerate(people):
-                key = unit_keys.key_or_none(person, "folded")
+                key = unit_keys.key_or_none(person)
                 name = "" if key is None else self._hash(key)
                 if name and name not in chosen and before[name] < most:
                     granted[place] = True

@@ -23,7 +23,7 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy import deals
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label, meetings
+from tacit.privacy.certificate.words import Label, exact, meetings
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -305,8 +305,13 @@ class UserVault(BaseVault):
             arrivals,
             "who was drawn from the pool for a round stays secret" if pooled else register,
             *(f"the user's {actor}, with which people were served, keeps nothing of them" for actor in actors),
+            *([exact(name)] if self._exact else []),
         )
         return self._certified(run, value, label, assumptions)
+
+    @property
+    def _exact(self) -> bool:  # whether twins are different people, as the users say
+        return getattr(self._users, "unit_key", None) == "exact"
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -391,8 +396,10 @@ class UserVault(BaseVault):
         assert isinstance(part, MET)
         people = [self._dealt(run, pool, part.participations) for pool in pools] or self._came(part.users)
         most = part.users if isinstance(part, RandomizedResponses) else None  # an answer needs a place of its own
+        # Twins who come have one cap; if they are several people, nobody's coming may depend on who is called alike.
+        spell = str if self._exact else unit_keys.folded
         keys = [
-            f"{ledger.dataset_id}/{key}" if key and (most is None or place < most) else ""
+            f"{ledger.dataset_id}/{spell(key)}" if key and (most is None or place < most) else ""
             for ledger, those in zip(self.ledgers, people, strict=True)
             for place, key in enumerate(map(_key, those))
         ]
@@ -444,7 +451,7 @@ class UserVault(BaseVault):
         if (pools or sampled) and len(pools) != self.replicates:
             raise _plan_error(plan, "there is another number of pools than replicates", "one pool a replicate")
         for pool in pools:
-            unit_keys.require_no_twins(map(_key, pool), "UserVault", getattr(self._users, "unit_key", None))
+            unit_keys.require_no_twins(map(_key, pool), "UserVault", "exact" if self._exact else None)
         if max(map(len, pools), default=0) > self.unit.size:
             raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")
 
