@@ -82,6 +82,35 @@ def from_json(cls: type[T], values: Any) -> T:
         ) from error
 
 
+def holds_ones_own(cls: type, values: Mapping[str, Any]) -> bool:
+    """Whether no more keeps `from_json` from reading these fields than pieces that a user may have made.
+
+    Such a piece stands where the type is a protocol, which says what a class can do and not what it is made of.
+    """
+    hints, fields = _fields(cls)
+    entries, own = current(values, fields), False
+    needed = {name for name, field in fields.items() if field.metadata != LATER}
+    if entries.keys() - fields.keys() or needed - entries.keys():
+        return False
+    for name, value in entries.items():
+        try:
+            _value(hints[name], value)
+        except (KeyError, TypeError, ValueError, AttributeError, PlanError):
+            if not _may_be_ones_own(hints[name]):
+                return False
+            own = True
+    return own
+
+
+def _may_be_ones_own(hint: Any) -> bool:
+    """Whether a type is a protocol, or holds one."""
+    if getattr(hint, "_is_protocol", False):
+        return True
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return any(map(_may_be_ones_own, _fields(hint)[0].values()))
+    return any(map(_may_be_ones_own, get_args(hint)))
+
+
 def read(hint: Any, value: Any) -> Any:
     """A JSON value as one of a type: of a dataclass, of a union of them, of a protocol whose `Kinds` are annotated.
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tacit.errors import PlanError
+from tacit.plain_text import plain
 
 Relation = Literal["add_or_remove", "replace_one"]
+
+LONGEST_NAME, LARGEST_POPULATION = 200, 10**12
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,13 @@ class Unit:
                 expected="what one protected thing is, such as 'patient'",
                 remedy="name the unit",
             )
+        if not plain(self.name) or len(self.name) > LONGEST_NAME:
+            raise PlanError(
+                "the unit's name is too long, or has characters that are not seen as they are",
+                where=f"Unit({self.name[:80]!r})",
+                expected=f"what one protected thing is, such as 'patient', in at most {LONGEST_NAME} characters",
+                remedy="choose a plain name",
+            )
         if self.relation not in get_args(Relation):
             raise PlanError(
                 "the neighbouring relation is missing or unknown",
@@ -51,6 +61,13 @@ class Unit:
                 where=f"Unit({self.name!r})",
                 expected="population= a whole number known without the data",
                 remedy="declare how many units there could be; it is never counted from the records",
+            )
+        if population > LARGEST_POPULATION:
+            raise PlanError(
+                f"the public population is {population:,}",
+                where=f"Unit({self.name!r})",
+                expected=f"at most {LARGEST_POPULATION:,}",
+                remedy="declare how many units there could be",
             )
 
     @property

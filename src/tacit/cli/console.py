@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import FileError
+from tacit.plain_text import escaped
 
 Advance = Callable[..., None]
 """Called with (done, total, ...); what follows is not shown."""
@@ -25,13 +26,13 @@ class Interrupted(KeyboardInterrupt):
 
 
 def say(text: str = "") -> None:
-    """One piece of a command's result."""
-    print(text, flush=True)
+    """One piece of a command's result; what a terminal would not show as it is stands there as its escape."""
+    print(escaped(text), flush=True)
 
 
 def complain(text: str) -> None:
     """One sentence on what went wrong."""
-    print(f"tacit: {text}", file=sys.stderr, flush=True)
+    print(f"tacit: {escaped(text)}", file=sys.stderr, flush=True)
 
 
 def say_json(value: Any) -> None:

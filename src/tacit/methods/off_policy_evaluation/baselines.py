@@ -35,6 +35,8 @@ STATISTICS = "statistics"
 CHUNK = 256
 """Units that LSTD encodes at a time."""
 LEAST_SQUARES = "least_squares"
+MOST_STATES = 2**16
+"""Of a table of states: whoever verifies a certificate makes it again."""
 LARGEST_EPSILON = 1.0
 """The constants of the Gaussian under smooth sensitivity are proved up to here; more epsilon buys nothing."""
 
@@ -123,6 +125,8 @@ class FirstVisits(Estimator, ABC):
     def _shared(self) -> dict[str, Any]:
         """The mechanism's fields that both methods have."""
         axes = self.cells
+        states = self.features.size if axes is None else math.prod(len(axis.edges) - 1 for axis in axes)
+        check("cells", states, states <= MOST_STATES, f"at most {MOST_STATES:,} states")
         if axes is None:
             axes = (Axis("observations", 0, tuple(k - 0.5 for k in range(self.features.size + 1))),)
         assert self.problem.return_range is not None

@@ -27,6 +27,9 @@ from tacit.validation import check
 Decoding = Literal["uniform", "center"]
 Codes = NDArray[np.int32]
 
+MOST_BINS, MOST_BINS_IN_ALL = 2**16, 2**18
+"""Bins of a continuous column, and of all columns together: whoever verifies a certificate makes them again."""
+
 _NEXT = "next_observations"
 
 _INNER = 2.0
@@ -61,6 +64,8 @@ class Discretisation:
 
     def __post_init__(self) -> None:
         check("bins", self.bins, type(self.bins) is int and self.bins >= 4, "a whole number >= 4")
+        check("bins", self.bins, self.bins <= MOST_BINS, f"at most {MOST_BINS:,}")
+        check("spec", self._in_all(), self._in_all() <= MOST_BINS_IN_ALL, f"at most {MOST_BINS_IN_ALL:,} bins in all")
         check("decoding", self.decoding, self.decoding in get_args(Decoding), " or ".join(get_args(Decoding)))
         declared = bool(self.provenance.strip()) == bool(self.edges)
         check("provenance", self.provenance, declared, "a sentence that says where public rows come from, if any do")
@@ -130,6 +135,16 @@ class Discretisation:
         else:
             axes.append(_values(_NEXT, spec.observation.n))
         return (*axes, *([_values("terminations", 2)] if spec.terminals else []))
+
+    def _in_all(self) -> int:
+        """At least as many bins as all axes have together; nothing is made for it."""
+        count = 0
+        for space in (self.spec.observation, self.spec.action, self.spec.reward, self.spec.observation):
+            if isinstance(space, Box):
+                count += sum(max(self.bins, labels) for labels in space.categories)
+            else:
+                count += space.n
+        return count
 
     def _continuous(self) -> list[tuple[str, int, tuple[float, ...]]]:
         """Each continuous column: its name, its coordinate and its edges by the bounds alone."""

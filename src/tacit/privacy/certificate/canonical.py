@@ -13,11 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tacit import plain_files
+from tacit import plain_files, plain_text
 from tacit.errors import CertificateError
 from tacit.parameters import PART_FIELDS, as_in_format_1, current_part
 
 MAX_BYTES = 4 * 2**20
+MAX_VALUES = 100_000
+"""Bytes and JSON values that a certificate may have: reading more would cost more than any honest one does."""
 
 
 def digest(record: Mapping[str, Any]) -> str:
@@ -77,8 +79,7 @@ def read(path: Path) -> Any:
         CertificateError: the file is missing, too large or not such JSON.
     """
     try:
-        text = plain_files.text(path, MAX_BYTES)
-        return json.loads(text, object_pairs_hook=_no_repeats, parse_constant=_no_constant)
+        return parsed(plain_files.text(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         problem = error.strerror if isinstance(error, OSError) else type(error).__name__
         exists = path.is_file()
@@ -90,6 +91,18 @@ def read(path: Path) -> Any:
             if exists
             else "check the path: a run has its certificate.json in its folder",
         ) from None
+
+
+def parsed(text: str) -> Any:
+    """The value of a JSON text, read as `read` does.
+
+    Raises:
+        ValueError: it is no JSON, is too large, repeats a name, or has a number that is not finite.
+        RecursionError: it is nested too deeply.
+    """
+    if len(text) > MAX_BYTES or sum(map(text.count, ",[{")) > MAX_VALUES:
+        raise ValueError("too many values")
+    return json.loads(text, object_pairs_hook=_no_repeats, parse_constant=_no_constant)
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -133,7 +146,7 @@ def require_shape(value: object) -> None:
     Raises:
         CertificateError: a field is missing, unknown, of the wrong type or out of range; the message names it.
     """
-    _plain(value, 0)
+    require_plain(value)
     if isinstance(value, Mapping) and value.get("format") == 1 and isinstance(value.get("parts"), list | tuple):
         stated = [current_part(part) if isinstance(part, Mapping) else part for part in value["parts"]]
         later = any(isinstance(part, Mapping) and not part.keys().isdisjoint(PART_FIELDS) for part in value["parts"])
@@ -212,6 +225,8 @@ def _string_problem(value: str, rule: Mapping[str, Any], path: str) -> tuple[str
 
 def _object_problem(value: Mapping[str, Any], rule: Mapping[str, Any], path: str) -> tuple[str, str] | None:
     properties, extra = rule.get("properties", {}), rule.get("additionalProperties", True)
+    if len(value) > rule.get("maxProperties", len(value)):
+        return path, "has too many entries"
     for name in rule.get("required", ()):
         if name not in value:
             return f"{path}.{name}".lstrip("."), "is missing"
@@ -226,27 +241,47 @@ def _object_problem(value: Mapping[str, Any], rule: Mapping[str, Any], path: str
     return None
 
 
-def _plain(value: object, depth: int) -> None:
-    """Only finite JSON values, and no nesting bombs."""
-    items: list[object] = []
-    good = depth <= _MAX_DEPTH and (
-        value is None or isinstance(value, bool | int | float | str | list | tuple | Mapping)
-    )
-    if isinstance(value, float):
+def require_plain(value: object) -> None:
+    """Only finite JSON values and plain texts, and no nesting bombs; a text inside a plan may have lines.
+
+    Raises:
+        CertificateError: there is anything else.
+    """
+    _require_plain(value, 0, [MAX_VALUES], lines=False)
+
+
+def _require_plain(value: object, depth: int, left: list[int], *, lines: bool) -> None:
+    left[0] -= 1
+    good = depth <= _MAX_DEPTH and left[0] >= 0
+    items: list[tuple[object, bool]] = []
+    if isinstance(value, str):
+        if not plain_text.plain(value, lines=lines):
+            raise CertificateError(
+                f"the text {plain_text.escaped(value[:80])!r} is not plain",
+                where="Certificate.from_json",
+                expected="characters that are seen as they are: no control or format characters, no half surrogates",
+                remedy="use the certificate as tacit wrote it",
+            )
+    elif isinstance(value, bool) or value is None:
+        pass
+    elif isinstance(value, float):
         good = good and math.isfinite(value)
-    if isinstance(value, int):
+    elif isinstance(value, int):
         good = good and abs(value) < 10**300  # what a float holds
-    if isinstance(value, Mapping):
+    elif isinstance(value, Mapping):
+        items = [(name, False) for name in value]
+        items += [(item, lines or name == "plan") for name, item in value.items()]
         good = good and all(isinstance(name, str) for name in value)
-        items = list(value.values())
     elif isinstance(value, list | tuple):
-        items = list(value)
+        items = [(item, lines) for item in value]
+    else:
+        good = False
     if not good:
         raise CertificateError(
-            "a value is no finite JSON value or is nested too deeply",
+            "a value is no finite JSON value, is nested too deeply, or there are too many",
             where="Certificate.from_json",
-            expected=f"JSON of depth at most {_MAX_DEPTH}, without NaN or infinity (write 'inf')",
+            expected=f"{MAX_VALUES:,} values of JSON at depth {_MAX_DEPTH} at most, no NaN, no infinity (write 'inf')",
             remedy="use the certificate as tacit wrote it",
         )
-    for item in items:
-        _plain(item, depth + 1)
+    for item, in_lines in items:
+        _require_plain(item, depth + 1, left, lines=in_lines)

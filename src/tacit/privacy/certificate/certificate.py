@@ -20,7 +20,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit import notebook
-from tacit.errors import AccountingError, CertificateError, PlanError
+from tacit.errors import AccountingError, CertificateError, DataError, PlanError
+from tacit.plain_text import escaped
 from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.canonical import require_shape
 from tacit.privacy.certificate.markdown import DECLARED, markdown
@@ -176,7 +177,7 @@ class Certificate:
         primary = {
             "format": 2,
             "tacit_version": versions["tacit"],
-            "void_reason": void_reason or None,
+            "void_reason": escaped(void_reason) if void_reason else None,
             "delta": float(delta),
             "target_epsilon": epsilon_target,
             "parts": [derive.as_stated(part) for part in parts],
@@ -186,11 +187,13 @@ class Certificate:
             "plan_id": plan_id,
             "plan": plan,
             "assumptions": list(
-                dict.fromkeys((*derive.STANDARD_ASSUMPTIONS, *derive.part_assumptions(parts), *assumptions))
+                dict.fromkeys(
+                    (*derive.STANDARD_ASSUMPTIONS, *derive.part_assumptions(parts), *map(escaped, assumptions))
+                )
             ),
-            "covered": covered,
-            "not_covered": not_covered,
-            "not_protected": list(dict.fromkeys((*derive.part_not_protected(parts), *not_protected))),
+            "covered": list(map(escaped, covered)),
+            "not_covered": list(map(escaped, not_covered)),
+            "not_protected": list(dict.fromkeys((*derive.part_not_protected(parts), *map(escaped, not_protected)))),
             "releases": releases,
             "audit": audit,
             "simulated": simulated,
@@ -248,24 +251,34 @@ class Certificate:
 
         record = self.to_json()
         require_shape(record)
-        try:
+        _require(canonical.digest(record) == self.digest, "digest", "is not that of the fields")
+        _require({"tacit", "dp-accounting"} <= set(record["versions"]), "versions", "lack an accountant")
+        try:  # what costs little first: hostile papers are refused before anything is computed
             unit = Unit(record["unit"]["name"], record["unit"]["relation"], record["unit"]["population"])
-            event = event_from_json(record["event"])
             _require(self.delta < 1 / unit.size, "delta", "is not below 1 / population")
-            composes = flatten(event) == flatten(derive.parts_event(record["parts"]))
+            event = event_from_json(record["event"])
+            leaves = flatten(event)
+            derive.require_few_kinds(leaves)
+            composes = leaves == flatten(derive.parts_event(record["parts"]))
             _require(composes, "parts", "do not compose to the event")
-            _require({"tacit", "dp-accounting"} <= set(record["versions"]), "versions", "lack an accountant")
-            derived = derive.numbers(unit, event, self.delta, record)
         except (AccountingError, PlanError) as error:
             raise _edited("event", f"cannot be accounted for ({error.what})") from error
-        for path in derive.differences(record, derived, ""):
-            raise _edited(path, "does not recompute")
+        try:
+            plan = words.plan_of(self.method, record["plan"])
+        except (DataError, PlanError) as error:
+            raise _edited("plan", f"is none of the method's ({error.what})") from error
         for path in derive.differences(record, derive.words(unit, event, record), ""):
             raise _edited(path, "does not follow from the other fields")
-        plan = words.plan_of(self.method, record["plan"])
         for path, what in itertools.chain(derive.contradictions(record, event), words.contradictions(record, plan)):
             raise _edited(path, what)
-        _require(canonical.digest(record) == self.digest, "digest", "is not that of the fields")
+        try:
+            derive.require_epsilon(unit, event, record)
+            derived = derive.numbers(unit, event, self.delta, record)
+        except (AccountingError, ArithmeticError, ValueError) as error:
+            what = error.what if isinstance(error, AccountingError) else type(error).__name__
+            raise _edited("event", f"cannot be accounted for ({what})") from error
+        for path in derive.differences(record, derived, ""):
+            raise _edited(path, "does not recompute")
         signed_by = self._require_signature(public_key)
         check = float(record["accountants"][1]["epsilon"])
         declared = (*DECLARED, *words.own_words(self.method, plan))

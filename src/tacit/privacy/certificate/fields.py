@@ -15,7 +15,7 @@ from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, flatten
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, Leaves, flatten
 from tacit.privacy.accounting.filters import Charge, Total, admits, composition_of
 from tacit.privacy.certificate import canonical
 from tacit.privacy.ledger.folds import EVERYBODY, FOLDS, Fold, alone, folds_of, teacher
@@ -26,7 +26,12 @@ from tacit.units import Relation, Unit
 Fields = Mapping[str, Any]
 
 DIGITS = 6
+LEAST_CHARGE = 1e-9
+"""What a ledger charges for a plan whose delta alone covers it (certified epsilon 0)."""
 _UNIT = ("name", "relation", "population")
+MOST_KINDS, MOST_DEAR = 64, 4
+"""Different steps of an event, and those among them whose losses are composed on a grid: each costs half a second."""
+_DEAR = dp_event.PoissonSampledDpEvent | dp_event.SampledWithoutReplacementDpEvent | dp_event.LaplaceDpEvent
 DEPLOYMENT = {
     "model": "central",
     "trusted": "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted",
@@ -82,6 +87,40 @@ def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[st
         ],
         "total": _total(fields["releases"], unit),
     }
+
+
+def require_few_kinds(leaves: Leaves) -> None:
+    """Refuse an event that whoever verifies its certificate could not price in seconds.
+
+    Raises:
+        AccountingError: it has too many different kinds of steps.
+    """
+    dear = [leaf for leaf, _ in leaves if isinstance(leaf, _DEAR)]
+    if len(leaves) > MOST_KINDS or len(dear) > MOST_DEAR:
+        raise AccountingError(
+            f"an event with {len(dear)} kinds of sampled or Laplace steps, and {len(leaves)} in all",
+            where="event",
+            expected=f"at most {MOST_DEAR}, and {MOST_KINDS} in all",
+            remedy="give steps the same rate and the same noise",
+        )
+
+
+def require_epsilon(unit: Unit, event: DpEvent, fields: Fields) -> None:
+    """Price the event once, before everything else is priced: an invented epsilon costs its reader no more.
+
+    Raises:
+        CertificateError: the stated epsilon is another one.
+        AccountingError: as for `accounting.epsilon`.
+    """
+    assert unit.relation is not None
+    bound = accounting.epsilon(event, delta=fields["delta"], relation=unit.relation)
+    for path in differences(fields, {"epsilon": _up(bound.epsilon)}, ""):
+        raise CertificateError(
+            f"the field {path!r} does not recompute",
+            where="Certificate.verify",
+            expected="a certificate that recomputes from its own event",
+            remedy="do not rely on it; ask its author for the original",
+        )
 
 
 def _total(releases: Sequence[Fields], unit: Unit) -> dict[str, Any]:
@@ -217,10 +256,19 @@ def contradictions(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
             yield "releases.fold", "is not where the parts lie"
         if row["method"] != record["method"]:
             yield "releases.method", "names another method for this plan"
-        if float(row["epsilon"]) < epsilon * (1 - 1e-5):
-            yield "releases.epsilon", "charges less than epsilon"
-        if row["delta"] < delta:
-            yield "releases.delta", "charges less than delta"
+        if not math.isclose(float(row["epsilon"]), max(epsilon, LEAST_CHARGE), rel_tol=1e-5):
+            yield "releases.epsilon", "charges another epsilon"
+        if row["delta"] != delta:
+            yield "releases.delta", "charges another delta"
+    if len({row["plan_id"] for row in record["releases"]}) != len(record["releases"]):
+        yield "releases", "charges a plan twice"
+    for row in record["releases"]:
+        if "fold" in row and row.get("taught_by") != f"fold {row['fold']}":
+            yield "releases.fold", "is charged, and another one taught"
+        if row not in charges and not (float(row["epsilon"]) > 0 and row["delta"] < 1):
+            yield "releases", "holds a charge that no ledger admits"
+        if row not in charges and math.isinf(float(row["epsilon"])) and record["void_reason"] is None:
+            yield "releases", "holds a plan that promises nothing, which voids the ledger"
     yield from _beyond_budget(record, event)
     if record["target_epsilon"] is not None and epsilon > float(record["target_epsilon"]) * (1 + 1e-5):
         yield "target_epsilon", "is below epsilon"

@@ -13,7 +13,8 @@ from tacit.parameters import current_part
 
 DECLARED = (
     "format",
-    "source",
+    "void_reason",
+    "simulated",
     "audit",
     "ledger_head",
     "dataset_id",
@@ -23,8 +24,9 @@ DECLARED = (
     "total.composition",
     "total.budget_epsilon",
     "total.budget_delta",
-    "plans and methods of other releases",
-    "columns of histograms",
+    "other releases: plans, methods and charges",
+    "what of the plan neither parts nor lines show",
+    "columns of histograms, constants of smooth sensitivities",
     "lines that a vault or a user declares",
 )
 """What a certificate states and nothing else in it implies: a signature alone protects it from an edit."""

@@ -24,9 +24,9 @@ from tacit.privacy.certificate.fields import (
     part_not_protected,
     parts_of,
 )
-from tacit.privacy.mechanisms.base import Part, Plan, refused
+from tacit.privacy.mechanisms.base import Part, Plan
 from tacit.privacy.mechanisms.kinds import MET
-from tacit.serialization import from_json
+from tacit.serialization import from_json, holds_ones_own
 
 LISTS = ("covered", "not_covered", "not_protected", "assumptions")
 """The fields that hold lines for people."""
@@ -90,6 +90,10 @@ class Labelled(Plan, Protocol):
         """The plan's words, as far as they follow from the plan."""
 
 
+_ONES_OWN = ("the user's ", "candidate ")
+"""How assumptions begin that name a piece of a user's own."""
+_METHOD = re.compile("[!-~]+( [!-~]+)*")
+"""How the name of a method is written, so that none looks like another one."""
 _EARLIER: Mapping[str, Label] = {
     "synthesis of transitions": Label(
         covered=("every training step",),
@@ -203,6 +207,9 @@ def plan_of(method: str, fields: Fields) -> Labelled | None:
 
     Returns:
         None where the method is not tacit's, or where the plan holds a piece of a user's own.
+
+    Raises:
+        PlanError: the method's plan has no such field, or not with such a value.
     """
     if method not in METHODS:
         return None
@@ -210,15 +217,30 @@ def plan_of(method: str, fields: Fields) -> Labelled | None:
     plan_class: type[Labelled] = getattr(import_module(f"tacit.methods.{module}"), name)
     try:
         return from_json(plan_class, {name: _nested(value) for name, value in fields.items()})
-    except PlanError:
+    except _OnesOwn:
         return None
+    except PlanError:
+        if holds_ones_own(plan_class, fields):
+            return None
+        raise
+
+
+class _OnesOwn(Exception):
+    """A plan within a plan is, or holds, a piece of a user's own."""
+
+
+def misnamed(method: str) -> str | None:
+    """What is wrong with the name of a method that is not tacit's; None where nothing is."""
+    if not _METHOD.fullmatch(method):
+        return "is not in printable ASCII with single spaces"
+    return "is tacit's but for its case" if method.casefold() in map(str.casefold, METHODS) else None
 
 
 def own_words(method: str, plan: Labelled | None) -> tuple[str, ...]:
     """The fields that are declared beside the usual ones, because there is no plan to rebuild that would imply them."""
     if plan is not None:
         return ()
-    return ("target_epsilon",) if method in _EARLIER else ("target_epsilon", *LISTS)
+    return ("plan", "source", "target_epsilon", *(() if method in _EARLIER else LISTS))
 
 
 def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str, str]]:
@@ -231,6 +253,10 @@ def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str,
     parts = parts_of(record["parts"])
     if plan is not None:
         yield from _against_plan(record, parts, plan)
+    elif record["method"] not in METHODS:
+        yield from (("method", what) for what in [misnamed(record["method"])] if what)
+    elif not any(line.startswith(_ONES_OWN) for line in record["assumptions"]):
+        yield "plan", "holds a piece of a user's own that no assumption names"
     label = _EARLIER.get(record["method"]) if plan is None else plan.label()
     for name in LISTS:
         stated, standing = record[name], _standing(name, record["parts"])
@@ -261,13 +287,16 @@ def _against_plan(record: Fields, parts: Sequence[Part], plan: Labelled) -> Iter
         yield "delta", "is not that of the plan"
     if record["target_epsilon"] != canonical.plain(plan.epsilon):
         yield "target_epsilon", "is not that of the plan"
+    if record["source"] != plan.source:
+        yield "source", "is not that of the plan"
 
 
 def _nested(value: Any) -> Any:
     """A plan, or several, that another plan holds; any other value as it is.
 
     Raises:
-        PlanError: one of them cannot be rebuilt.
+        PlanError: as for `plan_of`.
+        _OnesOwn: one of them is not tacit's, or holds a piece that is not.
     """
     if isinstance(value, list | tuple) and value and all(_states_plan(item) for item in value):
         return tuple(_nested(item) for item in value)
@@ -275,12 +304,12 @@ def _nested(value: Any) -> Any:
         return value
     plan = plan_of(value["method"], value["plan"])
     if plan is None:
-        raise refused(f"there is no plan of the method {value['method']!r}", "plans of tacit's methods")
+        raise _OnesOwn
     return plan
 
 
 def _states_plan(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() == {"method", "plan"}
+    return isinstance(value, Mapping) and value.keys() == {"method", "plan"} and isinstance(value["plan"], Mapping)
 
 
 def _standing(name: str, parts: Sequence[Fields]) -> list[str]:

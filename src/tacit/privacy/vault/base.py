@@ -14,6 +14,7 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.bounds import Bound
 from tacit.privacy.accounting.filters import stated
 from tacit.privacy.certificate.certificate import Certificate, Release
+from tacit.privacy.certificate.fields import LEAST_CHARGE
 from tacit.privacy.certificate.words import Label as Label
 from tacit.privacy.ledger.folds import EVERYBODY
 from tacit.privacy.ledger.ledger import Ledger, PlanSummary, RdpOrder
@@ -69,10 +70,6 @@ def exhausted(run: Run, part: str) -> PlanExhausted:
         expected="a plan that is new to the ledger, or a training that is resumed",
         remedy="calibrate another plan within the ledger's budget, or resume a training from its own folder",
     )
-
-
-LEAST_CHARGE = 1e-9
-"""What a plan is charged whose delta alone covers it (certified epsilon 0)."""
 
 
 _ADMISSION = threading.RLock()
@@ -172,6 +169,7 @@ class BaseVault:
     def _reserved(self, plan: Plan) -> Run:
         self._require_fit(plan)
         bound = plans.bound(plan)
+        plans.require_statable(plan)
         assert plan.epsilon is not None
         assert plan.delta is not None
         identity = plans.plan_id(plan)

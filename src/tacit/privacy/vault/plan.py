@@ -17,10 +17,13 @@ from dp_accounting import DpEvent
 
 from tacit import notebook
 from tacit.data.spec import PublicSpec
-from tacit.errors import AccountingError, MechanismError, PlanError
+from tacit.errors import AccountingError, CertificateError, MechanismError, PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import tradeoff
+from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import canonical as certificate_json
+from tacit.privacy.certificate.fields import require_few_kinds
+from tacit.privacy.certificate.words import METHODS, misnamed
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Plan, besides, certified_parts, composed, neighbours, publish_logs
@@ -148,6 +151,24 @@ def public_fields(plan: Plan) -> dict[str, Any]:
     fields: dict[str, Any] = to_json(plan)
     nested = {name: _of_plans(getattr(plan, name)) for name in fields}
     return fields | {name: value for name, value in nested.items() if value is not None}
+
+
+def require_statable(plan: Plan) -> None:
+    """Raise a PlanError unless a certificate could state the plan: before it is paid for, not when it has run."""
+    wrong = None if plan.method in METHODS else misnamed(plan.method)
+    problem = wrong and f"the name of its method {wrong}"
+    try:
+        certificate_json.require_plain({"plan": public_fields(plan), "source": plan.source})
+        require_few_kinds(flatten(event(plan)))
+    except (AccountingError, CertificateError) as error:
+        problem = problem or error.what
+    if problem:
+        raise PlanError(
+            f"a certificate cannot state the plan: {problem}",
+            where=f"{plan.method} plan",
+            expected="a method named in printable ASCII, plain texts in its fields, few kinds of steps",
+            remedy="choose other names, or the same rate and noise for several parts",
+        )
 
 
 def _of_plans(value: Any) -> Any:
