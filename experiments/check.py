@@ -26,6 +26,7 @@ EXPERIMENTS = (
     "gpope_hiv",
     "ope_random_mdp",
     "ope_accounting",
+    "ope_rare_scores",
     "ope_estimators",
     "ope_open_bandit",
     "ope_judges",

@@ -13,7 +13,8 @@ from typing import Any
 import audit_cases as broken
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from scipy import stats
 from scipy.special import ndtri
 
 from tacit.errors import CertificateError, FileError, PlanError
@@ -22,6 +23,8 @@ from tacit.evaluation.audits import bounds, certified, library
 from tacit.evaluation.audits.cases import Asked
 from tacit.evaluation.audits.findings import Audited, Finding
 from tacit.evaluation.audits.running import Effort, audit, audit_certificate
+from tacit.evaluation.lower_bounds import Counts
+from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
@@ -160,6 +163,29 @@ def test_the_bound_of_a_gaussian_is_that_of_its_curve() -> None:
     assert 0.9 * gaussian_epsilon(1e-5, mu) < found < gaussian_epsilon(1e-5, mu)
     assert gaussian(-having, having) > 0
     assert gaussian(without, without) == 0
+
+
+@pytest.mark.parametrize(("rate", "sigma", "steps"), [(0.1, 1.0, 10), (0.2, 2.0, 50), (1.0, 3.0, 4)])
+def test_the_least_epsilon_is_below_the_certified_one_and_close(rate: float, sigma: float, steps: int) -> None:
+    event = SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)), steps)
+    event = event if rate < 1 else SelfComposedDpEvent(GaussianDpEvent(sigma), steps)
+    certified = accounting.epsilon(event, delta=1e-5, relation="add_or_remove")
+    least = bounds.least_epsilon(event, 1e-5)
+    assert certified.epsilon - 0.011 < least <= certified.check_epsilon
+
+
+def test_the_bound_of_samples_is_below_the_epsilon_of_the_noise_that_the_rates_were_made_with() -> None:
+    """Rates of an attack that is as good as can be, of so many runs that nothing is left to chance."""
+    event, runs = PoissonSampledDpEvent(0.5, GaussianDpEvent(0.8)), 2_000_000
+    law = bounds.law_of(event, "add_or_remove", 1e-5)
+    assert law is not None
+    threshold = np.array([1.0, 1.75])
+    false = stats.norm.sf(threshold / 0.8)
+    hits = 0.5 * false + 0.5 * stats.norm.sf((threshold - 1) / 0.8)
+    true = accounting.epsilon(event, delta=1e-5, relation="add_or_remove").check_epsilon
+    for f, h in zip(false, hits, strict=True):
+        found = law(Counts(round(f * runs), runs, round(h * runs), runs), 0.5)
+        assert 0.7 * true < found <= true
 
 
 def test_shadow_runs_teach_a_direction_and_are_not_scored() -> None:

@@ -46,6 +46,7 @@ CERTIFICATE = {
     "epsilon": 4.37718,
     "delta": 1e-5,
     "mu": 1.0,
+    "mu_range": "exact, for every epsilon",
     "profile": [{"delta": 1e-3, "epsilon": 3.19}, {"delta": 1e-5, "epsilon": 4.37718}],
     "unit": {
         "name": "patient",
@@ -54,7 +55,6 @@ CERTIFICATE = {
         "words": "whether any one patient is in the data or not",
     },
     "not_protected": ["What all patients have in common.", "The declared population."],
-    "event": {"kind": "composed", "events": [{"kind": "gaussian", "noise_multiplier": 1.0}]},
     "total": {"epsilon": 5.5, "delta": 1.2e-5, "budget_epsilon": 8.0, "budget_delta": 2e-5},
     "simulated": False,
     "void_reason": None,
@@ -260,7 +260,7 @@ def test_a_broken_promise_has_a_banner_and_no_figures() -> None:
 
 
 def test_a_weak_promise_is_called_weak() -> None:
-    weak = {**CERTIFICATE, "event": {"kind": "gaussian", "noise_multiplier": 0.2}, "epsilon": 30.0, "profile": []}
+    weak = {**CERTIFICATE, "mu": 5.0, "epsilon": 30.0, "profile": []}
     page = Page(render(dataclasses.replace(private_report(), certificate=weak)))
     assert "limits, but only weakly" in page.text
     assert "This release limits how well" not in page.text
@@ -307,7 +307,9 @@ def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
     assert "catches at most 25.96 % of true cases" in certificate.to_markdown()
 
 
-@pytest.mark.parametrize("field", ["private", "epsilon", "delta", "event", "profile", "unit", "total", "not_protected"])
+@pytest.mark.parametrize(
+    "field", ["private", "epsilon", "delta", "mu", "mu_range", "profile", "unit", "total", "not_protected"]
+)
 def test_an_incomplete_certificate_is_refused(field: str) -> None:
     certificate = {name: value for name, value in CERTIFICATE.items() if name != field}
     with pytest.raises(CertificateError, match=field):

@@ -18,6 +18,7 @@ import torch
 from bit_detectors import BIT_DETECTORS
 from consensus_detectors import CONSENSUS_DETECTORS
 from federated_detectors import FEDERATED_DETECTORS
+from figure_detectors import FIGURE_DETECTORS
 from fold_detectors import FOLD_DETECTORS
 from identity_detectors import IDENTITY_DETECTORS
 from improvement_detectors import IMPROVEMENT_DETECTORS
@@ -25,7 +26,6 @@ from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from paper_detectors import PAPER_DETECTORS
-from removal_detectors import REMOVAL_DETECTORS
 from round_detectors import ROUND_DETECTORS
 from scipy import stats
 from selection_detectors import SELECTION_DETECTORS
@@ -376,8 +376,8 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *TABLE_DETECTORS,
     *LEARNING_DETECTORS,
     *TIE_DETECTORS,
+    *FIGURE_DETECTORS,
     *LEDGER_DETECTORS,
-    *REMOVAL_DETECTORS,
     *PAPER_DETECTORS,
     *ROUND_DETECTORS,
     *SELECTION_DETECTORS,

@@ -9,6 +9,7 @@ from typing import Any
 import bit_mutations
 import consensus_mutations
 import federated_mutations
+import figure_mutations
 import fold_mutations
 import identity_mutations
 import improvement_mutations
@@ -18,7 +19,6 @@ import numpy as np
 import online_mutations
 import paper_mutations
 import pytest
-import removal_mutations
 import round_mutations
 import selection_mutations
 import shard_mutations
@@ -252,7 +252,7 @@ def claim_after_release(patch: pytest.MonkeyPatch) -> None:
 
 
 def callbacks_not_tried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Harness, "_require_near", lambda *_: None)
+    patch.setattr(Harness, "at_length", lambda self: None)
 
 
 def filter_that_admits_all(patch: pytest.MonkeyPatch) -> None:
@@ -353,18 +353,11 @@ MUTATIONS = (
         Mutation(*mutation)
         for mutation in (*consensus_mutations.CONSENSUS, *federated_mutations.FEDERATED, *table_mutations.TABLE)
     ),
-    *(Mutation(*mutation) for mutation in removal_mutations.REMOVAL),
     *(Mutation(*mutation) for mutation in (*bit_mutations.BITS, *selection_mutations.SELECTION)),
     *(Mutation(*mutation) for mutation in (*paper_mutations.PAPERS, *fold_mutations.FOLDS)),
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
-    *(
-        Mutation(*mutation)
-        for mutation in (
-            *shard_mutations.SHARDS,
-            *vote_mutations.VOTES,
-            *tie_mutations.TIES,
-        )
-    ),
+    *(Mutation(*mutation) for mutation in (*shard_mutations.SHARDS, *vote_mutations.VOTES, *tie_mutations.TIES)),
     *(Mutation(*mutation) for mutation in round_mutations.ROUNDS),
     *(Mutation(*mutation) for mutation in improvement_mutations.IMPROVEMENTS),
+    *(Mutation(*mutation) for mutation in figure_mutations.FIGURES),
 )

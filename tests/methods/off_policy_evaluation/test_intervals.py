@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from experiments.ope_rare_scores import LAWS, coverage
 from scipy.stats import beta, norm
 
 from tacit.errors import PlanError
+from tacit.methods.off_policy_evaluation import intervals
 from tacit.methods.off_policy_evaluation.intervals import UPPER, NoisySums, bounds, share_bounds
 
 SHARES = (0.65, 0.25, 0.1)
@@ -126,6 +128,31 @@ def test_the_raised_variance_keeps_the_level_for_every_variance_and_noise(level,
     assert coverage(0.0) < level - 0.01 or level == 0.5 or (level == 0.8 and not two_sided)
 
 
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("scale", [0.0, 0.05, 0.3, 1.0, 3.0])
+def test_scores_that_are_rarely_large_or_small_are_covered_at_every_rate(law, scale):
+    """Exact, so that nothing is left to luck (`experiments.ope_rare_scores`); scale is the noise multiplier."""
+    noise = tuple(scale / math.sqrt(share) for share in SHARES)
+    for level in (0.9, 0.95, 0.975, 0.99):
+        for rare in (0.02, 0.06, 0.3, 0.7, 1.0, 1.5, 2.2, 3.0, 4.0, 9.0, 40.0):
+            assert coverage(1_000, rare, LAWS[law], level, noise) >= level - 1e-6
+
+
+def test_a_normal_tail_would_not_cover_them(monkeypatch):
+    """The control: with room for the skewness of the studentised sum alone, as before."""
+
+    def normal(*, residual, noise, spread, spread_noise, below, above, population, z, sides):
+        variance = np.minimum(np.maximum(spread, 0) + UPPER * spread_noise, population * above * below)
+        share = variance / np.maximum(variance + noise, 1e-300)
+        skew = (2 * z**2 + 1) / 3 * np.where(residual > 0, below, above) * share
+        return np.abs(residual) - z * np.sqrt(variance + noise) - skew
+
+    monkeypatch.setattr(intervals, "_excess", normal)
+    noise = tuple(0.5 / math.sqrt(share) for share in SHARES)
+    for level, most in ((0.95, 0.94), (0.99, 0.981)):
+        assert coverage(1_000, 1.5, LAWS["rare successes, from below"], level, noise) < most
+
+
 @pytest.mark.parametrize("total", [-1e9, -3.0, 0.0, 3.0, 1e9])
 @pytest.mark.parametrize("count", [-1e9, -5.0, 0.0, 4.0, 1e9])
 @pytest.mark.parametrize("squares", [-1e9, 0.0, 1e9])
@@ -175,7 +202,7 @@ def test_the_share_of_two_means_is_covered(size, epsilon, sides):
 
 
 def test_the_share_without_noise_is_as_its_definition_says():
-    """Its ends solve |T| = z sqrt(V) + skew with V = a^2 Q + b^2 Q', skew = (2 z^2 + 1) / 3 times a or b."""
+    """Its ends solve |T| = z sqrt(V) + rare with V = a^2 Q + b^2 Q', the rare terms times a and b."""
     first, second = (
         NoisySums(total=t, count=100.0, squares=q, noise=(0.0, 0.0, 0.0), population=100, floor=0.0)
         for t, q in ((30.0, 12.0), (10.0, 2.0))
@@ -183,8 +210,8 @@ def test_the_share_without_noise_is_as_its_definition_says():
     low, high = share_bounds(first, second, (0.5, 1.0), level=0.9, sides="both")
     assert low < 0.5 * 30 / (0.5 * 30 + 10) < high
     z = norm.ppf(0.95)
-    for share, bound in ((low, low), (high, 0.5 * (1 - high))):
-        a, b = 0.5 * (1 - share), share
+    for share, near, far in ((low, 0.5 * (1 - low), low), (high, high, 0.5 * (1 - high))):
+        a, b, rare = 0.5 * (1 - share), share, max((z**2 + 2) / 6 * near, math.log(20) * far)
         variance = min(a**2 * 12 + b**2 * 2, 100 * a * b)
-        assert abs(a * 30 - b * 10) == pytest.approx(z * math.sqrt(variance) + (2 * z**2 + 1) / 3 * bound, rel=1e-6)
+        assert abs(a * 30 - b * 10) == pytest.approx(z * math.sqrt(variance) + rare, rel=1e-6)
     assert share_bounds(first, second, (0.5, 1.0), level=0.95, sides="lower")[0] == pytest.approx(low)

@@ -128,12 +128,11 @@ def test_a_mu_for_every_epsilon_and_a_test_that_it_bounds() -> None:
     event = both(numbers(8.3, 100), GaussianDpEvent(1.0))
     mu = accounting.mu_gdp(event, "add_or_remove")
     assert mu == pytest.approx(math.hypot(1, 10 * laplace.mu(1 / 8.3)))
-    bound = accounting.epsilon(event, delta=1e-5, relation="add_or_remove").epsilon
     assert accounting.mu_gdp(event, "add_or_remove", delta=1e-5) <= mu
-    caught = float(tradeoff.power(event, "add_or_remove", bound, 1e-5, np.array([0.05]))[0])
-    assert caught == pytest.approx(norm.cdf(norm.ppf(0.05) + mu))
-    weak = float(tradeoff.power(numbers(0.1), "add_or_remove", 10.0, 1e-5, np.array([1e-6]))[0])
-    assert weak == pytest.approx(1e-6 * math.exp(10) + 1e-5)
+    missed = float(tradeoff.missed(event, "add_or_remove", delta=1e-5, false_alarms=np.array([0.05]))[0])
+    assert norm.sf(norm.ppf(0.05) + mu) <= missed < 0.54
+    weak = float(tradeoff.missed(numbers(0.1), "add_or_remove", delta=1e-5, false_alarms=np.array([1e-6]))[0])
+    assert weak == pytest.approx(1 - 1e-6 * math.exp(10), abs=1e-4)
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1, 1), (1, 4), (3, 2), (7, 50)])

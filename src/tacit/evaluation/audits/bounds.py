@@ -21,6 +21,7 @@ from dp_accounting import (
     SelfComposedDpEvent,
 )
 from dp_accounting.dp_event import ZCDpEvent
+from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import NDArray
 from scipy import special
 
@@ -28,6 +29,7 @@ from tacit.evaluation import lower_bounds as rates
 from tacit.evaluation import one_run
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting.events import flatten, rho
+from tacit.privacy.accounting.steps import merged, parameters
 from tacit.units import Relation
 
 Floats = NDArray[np.float64]
@@ -42,6 +44,8 @@ HALVINGS = 7
 """Bisections of that range: they leave 2 % of the noise open."""
 SPREAD = 1e-3
 """Of the grid of privacy losses, which is pessimistic: what it refutes is refuted."""
+SHORT, FINEST = 1e-2, 5e-5
+"""By how much the losses of all steps together are rounded down at most; the finest grid that is affordable."""
 LOSSES = np.linspace(0.0, 12.0, 97)
 """Where a trade-off curve is compared with the rates of a test."""
 
@@ -158,7 +162,28 @@ def _sampled(event: DpEvent, counts: rates.Counts, delta: float, confidence: flo
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if refuted(middle) else (middle, high)
-    return float(losses(high).get_epsilon_for_delta(delta))
+    return least_epsilon(_scaled(event, math.exp(high)), delta)
+
+
+def least_epsilon(event: DpEvent, delta: float) -> float:
+    """A lower bound on the epsilon of sums with Gaussian noise, over everybody or over Poisson samples.
+
+    Every privacy loss is rounded down to a grid, by `SHORT` in all steps together unless these are very many.
+    """
+    leaves = [(parameters(leaf), count) for leaf, count in merged(flatten(event))]
+    interval = max(SHORT / sum(count for _, count in leaves), FINEST)
+    total = None
+    for (rate, sigma), count in leaves:
+        one = privacy_loss_distribution.from_gaussian_mechanism(
+            sigma,
+            pessimistic_estimate=False,
+            value_discretization_interval=interval,
+            sampling_prob=rate,
+            use_connect_dots=False,
+        ).self_compose(count)
+        total = one if total is None else total.compose(one)
+    assert total is not None
+    return float(total.get_epsilon_for_delta(delta))
 
 
 def _scaled(event: DpEvent, factor: float) -> DpEvent:

@@ -29,8 +29,7 @@ from tacit.evaluation.report.blocks import (
     tabled,
 )
 from tacit.evaluation.report.charts import Axis, Line, number, upward
-from tacit.privacy.accounting import tradeoff
-from tacit.privacy.accounting.events import event_from_json
+from tacit.privacy.certificate import markdown
 from tacit.privacy.certificate.markdown import besides
 from tacit.privacy.mechanisms.kinds import Selection
 
@@ -96,10 +95,10 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     name, words, population = str(unit["name"]), str(unit["words"]), int(unit["population"])
     epsilon, delta, total = (_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
-    mechanism = event_from_json(_field(certificate, "event")), unit["relation"], epsilon, delta
     apart = besides(certificate)
     suffix = "'s policy" if apart else ""
-    share, alarms = tradeoff.caught(*mechanism), f"{100 * tradeoff.FALSE_ALARMS:g}"
+    stated = {name: _field(certificate, name) for name in ("epsilon", "delta", "mu", "mu_range", "profile")}
+    share, alarms = markdown.caught(stated), f"{100 * markdown.FALSE_ALARMS:g}"
     caught = number(share)
     meaning = [
         f"Take someone who knows everything else{apart}{',' if apart else ''} and tests {words}. If the test raises a "
@@ -111,7 +110,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
             f"So close to 100, the promise hardly bounds the worst case. Ask for a smaller ε where being found out "
             f"could harm the one behind a {name}."
         )
-    knowledge = f"However much else somebody knows{apart}, {tradeoff.words(*mechanism)}."
+    knowledge = f"However much else somebody knows{apart}, {markdown.attack(stated)}."
     spent = f"{upward(float(total['epsilon']))} of {number(float(total['budget_epsilon']))}"
     figures = [
         ("Privacy loss ε", upward(epsilon), "at most, for all of this release"),
@@ -121,7 +120,8 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
         ("Budget used", spent, "ε of everything released from these records so far"),
     ]
     rates = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
-    curves = ("control-1", rates), ("synthetic", tradeoff.power(*mechanism, rates))
+    best = [1 - markdown.missed(stated, rate) for rate in np.clip(rates, 1e-9, 1 - 1e-9).tolist()]
+    curves = ("control-1", rates), ("synthetic", np.array(best))
     trade = charts.lines(
         [Line(style, 100 * rates, 100 * y) for style, y in curves],
         title=f"Trade-off of any attack: with {alarms} % false alarms at most {caught} % of true cases are caught.",

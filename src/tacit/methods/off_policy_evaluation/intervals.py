@@ -5,9 +5,9 @@ size. A mean mu is accepted when the noisy residual T(mu) = sum u - mu N is with
 
     z sqrt(V(mu) + nu(mu)) + gamma(mu) V / (V + nu)
 
-where nu is the variance of the noise in T, V an upper estimate of the sampling variance and gamma a bound on what the
-skewness of u can do. The interval is the hull of the accepted means (Fieller, "Some problems in interval estimation",
-1954: it needs no division by the noisy count, and stays valid when the count is all noise). Proof page:
+where nu is the variance of the noise in T, V an upper estimate of the sampling variance and gamma a bound on what rare
+large or rare small u can do. The interval is the hull of the accepted means (Fieller, "Some problems in interval
+estimation", 1954: it needs no division by the noisy count, and stays valid when the count is all noise). Proof page:
 `proofs/off_policy_evaluation.md`.
 """
 
@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from tacit.validation import check
@@ -188,8 +189,8 @@ def _excess(
     """
     most = population * above * below  # Bhatia and Davis 2000: the largest variance at a mean
     variance = np.minimum(np.maximum(spread, 0) + UPPER * spread_noise, np.maximum(most, 0))
+    near, far = np.where(residual > 0, (above, below), (below, above))
     share = variance / np.maximum(variance + noise, 1e-300)
-    tail = np.where(residual > 0, below, above)  # bounds |third central moment| / variance on that side
-    skew = (2 * z**2 + 1) / 3 * tail * share  # twice Edgeworth's second term, for rare large u as well
+    rare = np.maximum((z**2 + 2) / 6 * near, -log_ndtr(-z) * far) * share  # proof page: why these two
     distance = residual if sides == "lower" else np.abs(residual)
-    return np.asarray(distance - z * np.sqrt(variance + noise) - skew)
+    return np.asarray(distance - z * np.sqrt(variance + noise) - rare)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -17,60 +16,7 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import event_from_json, flatten
 from tacit.units import Relation
 
-# What a promise means to an attacker: the most that any test for one unit can catch.
-
-
 Array = NDArray[np.float64]
-
-FALSE_ALARMS = 0.05
-"""The rate of false alarms at which promises are put into words."""
-
-
-def power(event: DpEvent, relation: Relation, epsilon: float, delta: float, false_alarms: Array) -> Array:
-    """The largest share of true cases that any test catches, [N], given its share of false alarms [N].
-
-    Plain Gaussians are exactly mu-GDP: 1 - Phi(Phi^-1(1 - a) - mu) at the rate a, which is attained (Dong, Roth & Su,
-    arXiv:1905.02383, Corollary 3.3); numbers with Laplace noise, alone or next to Gaussians, are no less private than
-    that for `laplace.mu`. For these and any other event at most e^epsilon a + delta and at most
-    1 - e^-epsilon (1 - delta - a) (Kairouz, Oh & Viswanath, arXiv:1311.0776, Theorem 2.1).
-
-    Args:
-        event: the mechanism.
-        relation: what neighbouring data sets differ in.
-        epsilon, delta: a promise that the event keeps; not used for plain Gaussians.
-        false_alarms: [N], in [0, 1].
-
-    Guarantee: no test of the two hypotheses that neighbours make has more power, whatever it computes and knows.
-
-    Edge cases: infinite epsilon gives 1 everywhere.
-
-    Raises:
-        AccountingError: the event is unknown.
-    """
-    leaves = flatten(event)
-    curve = np.ones_like(false_alarms)
-    if leaves and all(isinstance(leaf, GaussianDpEvent | LaplaceDpEvent) for leaf, _ in leaves):
-        curve = np.asarray(ndtr(ndtri(false_alarms) + accounting.mu_gdp(event, relation)))
-        if all(isinstance(leaf, GaussianDpEvent) for leaf, _ in leaves):
-            return curve
-    if epsilon > 700:
-        return curve
-    grown = math.exp(epsilon) * false_alarms + delta
-    shrunk = 1.0 - math.exp(-epsilon) * (1.0 - delta - false_alarms)
-    return np.asarray(np.minimum(curve, np.minimum(grown, shrunk)))
-
-
-def caught(event: DpEvent, relation: Relation, epsilon: float, delta: float) -> float:
-    """`power` at 5 % false alarms, in per cent, rounded up to four significant digits; the one figure to be printed."""
-    share = float(power(event, relation, epsilon, delta, np.array([FALSE_ALARMS]))[0])
-    return min(100.0, accounting.round_up(100 * share, 4))
-
-
-def words(event: DpEvent, relation: Relation, epsilon: float, delta: float) -> str:
-    """`caught` as a clause, for people."""
-    share = caught(event, relation, epsilon, delta)
-    return f"any test with {100 * FALSE_ALARMS:g} % false alarms catches at most {share:g} % of true cases"
-
 
 STATED_ALARMS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Where the curve is stated."""
@@ -83,13 +29,14 @@ def missed(event: DpEvent, relation: Relation, *, delta: float, false_alarms: Ar
 
     Of every pair (e, d) that the event keeps follow two lines below the curve, 1 - d - exp(e) a and exp(-e) (1 - d - a)
     (Kairouz, Oh & Viswanath, arXiv:1311.0776), and together they are the curve (Dong, Roth & Su, arXiv:1905.02383,
-    Proposition 2.12). Taken are 49 values of e from 0 to epsilon(delta), as far as they are certified, the profile, and
-    `power`, which is exact for plain Gaussians.
+    Proposition 2.12). Taken are 49 values of e from 0 to epsilon(delta), as far as they are certified, and the profile.
+    Plain Gaussians are exactly mu-GDP: Phi(Phi^-1(1 - a) - mu), which is attained (Corollary 3.3); numbers with
+    Laplace noise, alone or next to Gaussians, are no less private than that for `laplace.mu`.
 
     Args:
         event: the mechanism.
         relation: what neighbouring data sets differ in.
-        delta: where the pairs end.
+        delta: where the pairs end; not used for plain Gaussians.
         false_alarms: [N], in [0, 1].
 
     Guarantee: a lower bound of the trade-off function of every pair of neighbours.
@@ -99,12 +46,17 @@ def missed(event: DpEvent, relation: Relation, *, delta: float, false_alarms: Ar
     Raises:
         AccountingError: as for `accounting.epsilon`.
     """
-    a = np.asarray(false_alarms, dtype=np.float64)
+    a, leaves = np.asarray(false_alarms, dtype=np.float64), flatten(event)
+    curve = np.zeros_like(a)
+    if leaves and all(isinstance(leaf, GaussianDpEvent | LaplaceDpEvent) for leaf, _ in leaves):
+        curve = np.asarray(ndtr(-ndtri(a) - accounting.mu_gdp(event, relation)))
+        if all(isinstance(leaf, GaussianDpEvent) for leaf, _ in leaves):
+            return curve
     epsilon = accounting.epsilon(event, delta=delta, relation=relation).epsilon
     if not np.isfinite(epsilon):
         return np.zeros_like(a)
     losses = np.linspace(0.0, epsilon, _POINTS).tolist()
-    pairs = [(e, d) for d, e in accounting.profile(event, relation)]
+    pairs = [(epsilon, delta), *((e, d) for d, e in accounting.profile(event, relation))]
     for e in losses:
         with suppress(AccountingError):  # where the accountants disagree nothing is certified, and nothing needed
             pairs.append((e, accounting.delta(event, epsilon=e, relation=relation)))
@@ -112,8 +64,7 @@ def missed(event: DpEvent, relation: Relation, *, delta: float, false_alarms: Ar
     steep = np.where(a > 0, 0.0, 1 - d)  # where exp(e) is beyond a float, so is how fast the first line falls
     first = np.where(e > _STEEPEST, steep, 1 - d - np.exp(np.minimum(e, _STEEPEST)) * a)
     lines = np.maximum(first, np.exp(-e) * (1 - d - a)).max(axis=0)
-    least = 1 - power(event, relation, epsilon, delta, a)
-    return np.asarray(np.clip(np.maximum(lines, least), 0.0, 1.0))
+    return np.asarray(np.clip(np.maximum(lines, curve), 0.0, 1.0))
 
 
 def rows(record: Mapping[str, Any]) -> list[dict[str, float]]:

@@ -51,6 +51,22 @@ STANDARD_ASSUMPTIONS = (
 )
 
 
+def figures(event: DpEvent, relation: Relation, delta: float, *, sharp: bool = True) -> dict[str, Any]:
+    """epsilon, delta, mu, the range of mu and the profile, rounded up: what `markdown.missed` reads of a certificate.
+
+    Raises:
+        AccountingError: as for `accounting.epsilon`.
+    """
+    epsilon = accounting.epsilon(event, delta=delta, relation=relation).epsilon
+    return {
+        "epsilon": _up(epsilon),
+        "delta": delta,
+        "mu": _up(accounting.mu_gdp(event, relation, delta=delta)),
+        "mu_range": _mu_range(event, epsilon, delta, sharp=sharp),
+        "profile": [{"delta": d, "epsilon": _up(e)} for d, e in accounting.profile(event, relation)],
+    }
+
+
 def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
     """epsilon, mu, profile, relations, accountants and total, each rounded up to six significant digits.
 
@@ -65,16 +81,14 @@ def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[st
     """
     assert unit.relation is not None
     bound = accounting.epsilon(event, delta=delta, relation=unit.relation)
-    pairs = accounting.profile(event, unit.relation)
+    stated = figures(event, unit.relation, delta)
     versions = fields["versions"]
     rows = (
         ("certified upper bound", bound.accountant, bound.epsilon),
         ("independent check", bound.check_accountant, bound.check_epsilon),
     )
     return {
-        "epsilon": _up(bound.epsilon),
-        "mu": _up(accounting.mu_gdp(event, unit.relation, delta=delta)),
-        "profile": [{"delta": d, "epsilon": _up(e)} for d, e in pairs],
+        **{name: stated[name] for name in ("epsilon", "mu", "profile")},
         "relations": _relations(unit, event, delta),
         "accountants": [
             {

@@ -31,7 +31,7 @@ DECLARED = (
 )
 """What a certificate states and nothing else in it implies: a signature alone protects it from an edit."""
 _SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
-_IN_WORDS = 0.05
+FALSE_ALARMS = 0.05
 """The share of false alarms at which the promise is put into words."""
 _EVERYWHERE = "for every epsilon"
 _LARGEST, _MARGIN = 700.0, 1e-5
@@ -58,7 +58,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     definition = "definition" if record["private"] else "the mechanism alone"
     lines += [_text(record["sentence"]), ""]
     if record["private"]:
-        lines += [f"However much else somebody knows{besides(record)}, {_attack(record)}.", ""]
+        lines += [f"However much else somebody knows{besides(record)}, {attack(record)}.", ""]
     lines += ["## The promise", ""]
     lines += _table(
         ("", ""),
@@ -160,7 +160,7 @@ def missed(record: Mapping[str, Any], false_alarms: float) -> float:
     holds at each a whose e is in that range (Dong, Roth & Su, arXiv:1905.02383, Proposition 2.12).
 
     Args:
-        record: `Certificate.to_json()`; private.
+        record: `Certificate.to_json()`, private, or `fields.figures` of a plan.
         false_alarms: a, in (0, 1).
 
     Guarantee: a lower bound of the trade-off function, if the certificate holds. It is at most that of
@@ -180,9 +180,14 @@ def missed(record: Mapping[str, Any], false_alarms: float) -> float:
     return max(bounds)
 
 
-def _attack(record: Mapping[str, Any]) -> str:
-    caught = _four_digits(100 * (1 - missed(record, _IN_WORDS)), ROUND_CEILING)
-    return f"any test with {100 * _IN_WORDS:g} % false alarms catches at most {caught} % of true cases"
+def caught(record: Mapping[str, Any]) -> float:
+    """The most that any test catches with 5 % false alarms, in per cent, rounded up; the one figure to be printed."""
+    return float(_four_digits(100 * (1 - missed(record, FALSE_ALARMS)), ROUND_CEILING))
+
+
+def attack(record: Mapping[str, Any]) -> str:
+    """`caught` as a clause, for people."""
+    return f"any test with {100 * FALSE_ALARMS:g} % false alarms catches at most {caught(record):g} % of true cases"
 
 
 def _four_digits(value: float, rounding: str) -> str:

@@ -19,10 +19,10 @@ from tacit import notebook
 from tacit.data.spec import PublicSpec
 from tacit.errors import AccountingError, CertificateError, MechanismError, PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting import tradeoff
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import canonical as certificate_json
-from tacit.privacy.certificate.fields import require_few_kinds
+from tacit.privacy.certificate.fields import figures, require_few_kinds
+from tacit.privacy.certificate.markdown import attack
 from tacit.privacy.certificate.words import METHODS, misnamed
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
@@ -206,7 +206,7 @@ def guarantee(plan: Plan) -> str:
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
         f"How well anybody who sees the result, however much else they know{apart}, could tell {pair}:",
-        f"  {tradeoff.words(whole, unit.relation, accounting.round_up(certified, 6), plan.delta)}.",
+        f"  {attack(figures(whole, unit.relation, plan.delta))}.",
         f"Public population: {unit.size:,}.",
     ]
     if publish_logs(plan.parts()):
