@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from records import LOGGED, SPEC, arrays, same, trajectories, with_propensities
 
-from tacit.data import Box, PublicSpec, Trajectories, inspect
+from tacit.data import Box, Discrete, PublicSpec, Trajectories, inspect
 from tacit.data.sources import files, tables
 from tacit.errors import DataError, FileError
 
@@ -272,3 +272,34 @@ def test_inspect(tmp_path: Path) -> None:
     assert inspect(tmp_path / "simulated")["counts"] == {"transitions": 5, "episodes": 3, "units": 2}
     with pytest.raises(FileError):
         inspect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("who,observation_0,action,reward,who\n1,1,0,0,11\n2,1,0,0,12\n", "two columns have one name"),
+        ("observation_0,action,reward,who\n1,0,0,7\n1,000,0,0,7\n", "row 2: a row has more cells than the header"),
+        ("observation_0,action,reward,who\n1,0,0,7,\n", "row 1: a row has more cells than the header"),
+        ('"observation_0",action,reward,who\r\n\r\n1,0,0,"a,b"\r\n1,0,0,a,b\r\n', "row 2: a row has more cells"),
+    ],
+)
+def test_rows_that_do_not_fit_their_header_are_refused(text: str, what: str, tmp_path: Path) -> None:
+    """Of two columns with one name the first would be the id; of a row too long the id would be another cell."""
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    spec = PublicSpec(Box((0.0,), (2.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared", terminals=False)
+    fields = files.Fields(("observation_0",), ("observation_0",), ("action",))
+    with pytest.raises(DataError, match=what):
+        Trajectories.from_csv(tmp_path / "a.csv", unit="who", spec=spec, fields=fields)
+    (tmp_path / "a.csv").write_text("observation_0,action,reward,who\n1,0,0,7\n")
+    Trajectories.from_csv(tmp_path / "a.csv", unit="who", spec=spec, fields=fields)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1 << 16])
+def test_cells_are_counted_in_pieces_of_any_size(size: int, tmp_path: Path) -> None:
+    text = b'a,b\r\n1,"x,\r\n""y"",z"\r\n\n2,\n3,4,5\n6,7,8\n'
+    (tmp_path / "a.csv").write_bytes(text)
+    with tables.Text(tmp_path / "a.csv") as file:
+        while file.readinto(buffer := bytearray(size)):
+            pass
+    del buffer
+    assert file.ragged == 3

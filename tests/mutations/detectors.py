@@ -26,6 +26,7 @@ from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from paper_detectors import PAPER_DETECTORS
+from removal_detectors import REMOVAL_DETECTORS
 from round_detectors import ROUND_DETECTORS
 from scipy import stats
 from selection_detectors import SELECTION_DETECTORS
@@ -378,6 +379,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *TIE_DETECTORS,
     *FIGURE_DETECTORS,
     *LEDGER_DETECTORS,
+    *REMOVAL_DETECTORS,
     *PAPER_DETECTORS,
     *ROUND_DETECTORS,
     *SELECTION_DETECTORS,

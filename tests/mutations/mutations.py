@@ -19,6 +19,7 @@ import numpy as np
 import online_mutations
 import paper_mutations
 import pytest
+import removal_mutations
 import round_mutations
 import selection_mutations
 import shard_mutations
@@ -252,7 +253,7 @@ def claim_after_release(patch: pytest.MonkeyPatch) -> None:
 
 
 def callbacks_not_tried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Harness, "at_length", lambda self: None)
+    patch.setattr(Harness, "_require_near", lambda *_: None)
 
 
 def filter_that_admits_all(patch: pytest.MonkeyPatch) -> None:
@@ -353,10 +354,18 @@ MUTATIONS = (
         Mutation(*mutation)
         for mutation in (*consensus_mutations.CONSENSUS, *federated_mutations.FEDERATED, *table_mutations.TABLE)
     ),
+    *(Mutation(*mutation) for mutation in removal_mutations.REMOVAL),
     *(Mutation(*mutation) for mutation in (*bit_mutations.BITS, *selection_mutations.SELECTION)),
     *(Mutation(*mutation) for mutation in (*paper_mutations.PAPERS, *fold_mutations.FOLDS)),
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
-    *(Mutation(*mutation) for mutation in (*shard_mutations.SHARDS, *vote_mutations.VOTES, *tie_mutations.TIES)),
+    *(
+        Mutation(*mutation)
+        for mutation in (
+            *shard_mutations.SHARDS,
+            *vote_mutations.VOTES,
+            *tie_mutations.TIES,
+        )
+    ),
     *(Mutation(*mutation) for mutation in round_mutations.ROUNDS),
     *(Mutation(*mutation) for mutation in improvement_mutations.IMPROVEMENTS),
     *(Mutation(*mutation) for mutation in figure_mutations.FIGURES),

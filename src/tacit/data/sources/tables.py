@@ -76,13 +76,23 @@ class Text(io.RawIOBase):
     Args:
         path: a plain file.
         separator: of its cells.
+        encoding: of the text; where its signs are not single bytes, no cells are counted.
 
     Raises:
         ValueError: when a line, or what was read since `rest`, is longer than a table has it.
+
+    Attributes:
+        ragged: the first row with more cells than the header, counted from 1; 0 where none was read. Parsers that read
+            some columns alone cut such rows silently, and what follows an unquoted separator lies in other columns.
     """
 
-    def __init__(self, path: Path, separator: str = ",") -> None:
+    ragged = 0
+
+    def __init__(self, path: Path, separator: str = ",", encoding: str = "utf-8") -> None:
         self._separator = separator.encode()
+        self._counted = len(self._separator) == 1 and f'{separator}"\n'.encode(encoding) == self._separator + b'"\n'
+        self._quoted, self._begun = False, 0  # whether a quotation is open, and the separators of the row so far
+        self._rows, self._width = 0, -1
         self._file: Any = gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
         self._line = 0
         self.rest()
@@ -105,7 +115,30 @@ class Text(io.RawIOBase):
         self._cells += read.count(self._separator)
         if self._line > LINE or self._bytes > TEXT or self._cells > CELLS:
             raise ValueError("a row without an end")
+        if self._counted and not self.ragged:
+            self._measure(np.frombuffer(read, np.uint8))
         return count
+
+    def _measure(self, signs: Array) -> None:
+        """Count the cells of every row that ends in these bytes."""
+        quotes = signs == ord('"')
+        outside = np.ones(len(signs), np.bool_)
+        if self._quoted or quotes.any():
+            outside = (np.cumsum(quotes) + self._quoted) % 2 == 0
+            self._quoted = not outside[-1] if len(outside) else self._quoted
+        cells = np.append(0, np.cumsum((signs == self._separator[0]) & outside))
+        ends = np.flatnonzero(((signs == ord("\n")) | (signs == ord("\r"))) & outside)
+        counts = np.diff(cells[ends], prepend=-self._begun)
+        full = np.diff(ends, prepend=-1) > 1  # no empty line, nor what lies between the two signs of an end
+        full[:1] |= self._begun > 0
+        counts = counts[full]
+        self._begun = int(cells[-1] - (cells[ends[-1]] if len(ends) else -self._begun))
+        if len(counts) and self._width < 0:
+            self._width = int(counts[0])
+        wide = counts > self._width
+        if wide.any():
+            self.ragged = self._rows + int(np.argmax(wide))
+        self._rows += len(counts)
 
     def close(self) -> None:
         """See `io.RawIOBase`."""
@@ -126,7 +159,15 @@ def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
         with Text(path, style.separator) as text:
             return pd.read_csv(text, sep=style.separator, nrows=0, index_col=False, encoding=style.encoding)
 
+    def first() -> Any:
+        with Text(path, style.separator) as text:
+            options: dict[str, Any] = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
+            return pd.read_csv(text, sep=style.separator, index_col=False, encoding=style.encoding, **options)
+
     names = [str(name) for name in _opened(path, read)]
+    cells = [name for name in _opened(path, first).to_numpy().ravel().tolist() if name]
+    if len(set(cells)) < len(cells):
+        raise DataError("two columns have one name", where=path.name, expected="different names", remedy="rename one")
     other = next((sign for sign in _SEPARATORS if sign != style.separator and sign in names[0]), None)
     if len(names) == 1 and other is not None:
         written = "tab" if other == "\t" else other
@@ -167,9 +208,10 @@ def csv_chunks(
 ) -> Iterator[dict[str, Array]]:
     import pandas as pd
 
+    csv_header(path, style)  # no two columns of one name
     wanted = {*names, *ids}
     row = 0
-    text = _opened(path, lambda: Text(path, style.separator))
+    text = _opened(path, lambda: Text(path, style.separator, style.encoding))
     reader = _opened(
         path,
         lambda: pd.read_csv(
@@ -187,6 +229,8 @@ def csv_chunks(
     )
     with text, reader:
         while (table := _next_csv(path, reader)) is not None:
+            if text.ragged:
+                raise _ragged(f"{path.name}, row {text.ragged}")
             text.rest()
             out: dict[str, Array] = {}
             for name in table.columns:
@@ -222,15 +266,19 @@ def _next_csv(path: Path, reader: Any) -> Any:
         except Exception:
             failed = "unreadable"
     if failed == "ragged":
-        raise DataError(
-            "a row has more cells than the header, or a quote is not closed",
-            where=str(path.name),
-            expected="rows of equal length",
-            remedy="correct the file",
-        )
+        raise _ragged(path.name)
     if failed:
         raise unreadable(path, _kind(path))
     return table
+
+
+def _ragged(where: str) -> DataError:
+    return DataError(
+        "a row has more cells than the header, or a quote is not closed",
+        where=where,
+        expected="rows of equal length",
+        remedy="put cells with a separator or a quote in quotes, or correct the file",
+    )
 
 
 def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:

@@ -1,0 +1,75 @@
+"""Mistakes in the trials of callbacks, and in what callbacks may keep, as those of `mutations.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.privacy.gradients.clipped_sums import UnitGradients
+from tacit.privacy.vault import isolation, memory, removal, user_vault, vault
+from tacit.privacy.vault.removal import Harness
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def units_exchanged_alone(patch: pytest.MonkeyPatch) -> None:
+    """Trials exchange units, and never remove one."""
+    patch.setattr(Harness, "_require_left", lambda *_: None)
+
+
+def losses_compared_alone(patch: pytest.MonkeyPatch) -> None:
+    """Trials look at losses, and not at the gradients of units."""
+    patch.setattr(UnitGradients, "of", lambda self, units: [np.zeros(1), np.zeros(1)])
+
+
+def no_ties(patch: pytest.MonkeyPatch) -> None:
+    """No two units of a crowd are alike, and no two of their values."""
+    real = removal._crowd
+    patch.setattr(removal, "_crowd", lambda *given: real(*given[:-1], "any"))
+
+
+def tried_once(patch: pytest.MonkeyPatch) -> None:
+    """What was tried with a state of this structure is not tried again."""
+    patch.setattr(Harness, "again", lambda self, times: None)
+
+
+def the_users_taken_for_own(patch: pytest.MonkeyPatch) -> None:
+    """Everything is tried as briefly as what is tacit's own."""
+    for module in (isolation, vault):
+        patch.setattr(module, "strangers", lambda *_: [])
+
+
+def states_by_reference(patch: pytest.MonkeyPatch) -> None:
+    """A callback gets the caller's own state."""
+    for module in (vault, user_vault):
+        patch.setattr(module, "plain", lambda state, where: state)
+
+
+def stock_layers_unread(patch: pytest.MonkeyPatch) -> None:
+    """Attributes of PyTorch's own layers, and of parameters, are not looked at."""
+    real = memory._held
+
+    def held(layer: Any, still: bool) -> object:
+        return () if memory._root(type(layer).__module__) == "torch" else real(layer, still)
+
+    patch.setattr(memory, "_held", held)
+
+
+def whole_samples_handed_over(patch: pytest.MonkeyPatch) -> None:
+    """A user's callback gets more units at once than it was tried on."""
+    patch.setattr(vault, "handed", lambda contribution: contribution)
+
+
+REMOVAL: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
+    ("units exchanged, none removed", units_exchanged_alone, ("places_are_refused",)),
+    ("losses compared, no gradients", losses_compared_alone, ("backward_couplings_are_refused",)),
+    ("no ties among invented rows", no_ties, ("ties_are_refused",)),
+    ("a callback tried once", tried_once, ("switched_couplings_are_refused",)),
+    ("the user's taken for tacit's own", the_users_taken_for_own, ("ties_are_refused", "models_stay")),
+    ("states by reference", states_by_reference, ("states_stay",)),
+    ("attributes of stock layers unread", stock_layers_unread, ("models_stay",)),
+    ("whole samples handed over", whole_samples_handed_over, ("large_crowds_are_cut",)),
+)
