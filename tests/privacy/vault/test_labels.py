@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,24 @@ def test_that_a_query_made_the_records_is_an_assumption(tmp_path: Path, queried:
     certificate.verify()
     devices = StackedDevices(Trajectories.open(tmp_path / "copy"))
     assert (said.replace("patient", "device") in devices.assumptions) == queried
+
+
+@pytest.mark.parametrize("unit_key", ["exact", "folded", None])
+def test_that_twins_are_different_units_is_an_assumption(tmp_path: Path, unit_key: Any) -> None:
+    ids = ["Ann", "ann", "bob"] if unit_key else ["Ann", "eve", "bob"]
+    flags = {"actions": np.zeros(3, int), "terminations": np.ones(3, bool), "rewards": np.zeros(3)}
+    columns = {"observations": np.zeros((3, 1)), "next_observations": np.zeros((3, 1)), **flags}
+    options = {"spec": SPEC, "simulated": True, "store": tmp_path / "set"}
+    Trajectories.from_arrays(**columns, unit_ids=ids, unit_key=unit_key, **options).save(tmp_path / "copy")
+    data = Trajectories.open(tmp_path / "copy")
+    assert data.counts()["units"] == (2 if unit_key == "folded" else 3)
+    with Ledger(tmp_path / "a.ledger", Unit("patient", "add_or_remove", 100), epsilon=1e6, delta=0.005) as ledger:
+        vault = Vault(data, ledger)
+        run = vault.reserve(priced(vault, noise_multiplier=1.0))
+        certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
+    said = "ids that differ by case, width, Unicode form, spaces or invisible characters alone are different patients, "
+    assert (f"{said}as the user says" in certificate.assumptions) == (unit_key == "exact")
+    certificate.verify()
 
 
 def test_a_total_that_counts_a_release_of_policies_alone_says_so(tmp_path: Path) -> None:
