@@ -13,9 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.certificate_edits import forged, outcomes, redigested, same, sampled, unimplied
 
+import tacit
+from tacit import off_policy_evaluation as ope
+from tacit.data.spec import Box, Discrete
 from tacit.errors import CertificateError
 from tacit.parameters import EARLIER, PART_FIELDS
 from tacit.privacy.certificate import words
@@ -212,3 +216,41 @@ def test_what_is_no_certificate_is_refused_in_one_sentence(
     assert verifier.main([str(path)]) == 1
     assert capsys.readouterr().out.startswith("refused: ")
     assert verifier.main([str(tmp_path / "none.json")]) == 1
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+def test_releases_of_two_folds_add_up_by_fold(verifier: Any, relation: Any, tmp_path: Path) -> None:
+    unit, n = tacit.Unit("person", relation, 1_000), 40
+    every = np.zeros(n, int)
+    data = tacit.Trajectories.from_arrays(
+        observations=every,
+        actions=np.arange(n) % 2,
+        rewards=np.arange(n) % 3 / 2,
+        next_observations=every,
+        terminations=np.ones(n, bool),
+        propensities=np.full(n, 0.5),
+        unit_ids=np.arange(n),
+        episode_ids=np.arange(n),
+        spec=tacit.PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True),
+        simulated=True,
+    )
+    with tacit.Ledger(tmp_path / "ledger", unit, epsilon=2.0, delta=1e-4) as ledger:
+        vault = tacit.Vault(data, ledger)
+        for fold, epsilon in ((0, 1.25), (1, 1.5), (None, 0.5)):
+            plan = ope.ImportanceSampling(problem=ope.Problem(gamma=1.0, horizon=1), fold=fold)
+            plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=1e-5)
+            certificate = ope.fit(plan, vault, ope.Behaviour()).certificate
+            record = certificate.to_json()
+            assert verifier.verify(record)[0] == 0
+            assert record["releases"][-1].get("fold") == fold
+        dearer = [sum(row["epsilon"] for row in record["releases"] if row.get("fold") != other) for other in (0, 1)]
+        assert record["total"]["epsilon"] == pytest.approx(max(dearer), rel=1e-5)
+        assert record["total"]["delta"] == pytest.approx(2e-5 if relation == "add_or_remove" else 3e-5)
+    for row, fold in ((0, 1), (0, None), (2, 0), (2, 1)):
+        other = copy.deepcopy(record)
+        other["releases"][row] = {k: v for k, v in other["releases"][row].items() if k not in ("fold", "taught_by")}
+        other["releases"][row] |= {} if fold is None else {"fold": fold, "taught_by": f"fold {fold}"}
+        with pytest.raises(verifier.Refused):
+            verifier.verify(redigested(other))
+        with pytest.raises(CertificateError):
+            Certificate.from_json(redigested(other)).verify()
