@@ -196,7 +196,7 @@ def by_law(people: int, contexts: int, epsilon: float, sets: int) -> dict[str, A
     """Ends of every interval, and how many the rule lets be printed."""
     generator, spec = np.random.default_rng((SEED, people, contexts, round(epsilon))), spec_of(contexts)
     everybody, learner = evaluation(people, epsilon), learning(people, epsilon, LEARNING)
-    on_fold = everybody.on(JUDGING)
+    on_fold, of_all = everybody.on(JUDGING), learning(people, epsilon, None)
     assert learner.noise_multiplier is not None
     ends: dict[str, list[tuple[float, float]]] = {"fold": [], "public": [], "same people": []}
     printed = {"fold": 0, "same people": 0}
@@ -212,8 +212,8 @@ def by_law(people: int, contexts: int, epsilon: float, sets: int) -> dict[str, A
         ends["fold"].append(interval(on_fold, other, by_fold, spec, generator))
         ends["public"].append(interval(everybody, rows, public, spec, generator))
         ends["same people"].append(interval(everybody, rows, by_all, spec, generator))
-        for name, own_fold, policy in (("fold", LEARNING, by_fold), ("same people", None, by_all)):
-            printed[name] += may_print(everybody, learning(people, epsilon, own_fold), policy)
+        printed["fold"] += may_print(everybody, learner, by_fold)
+        printed["same people"] += may_print(everybody, of_all, by_all)
     summary = {name: _summary(np.array(found)) for name, found in ends.items()}
     return {"sets": sets, "printed": printed, **summary}
 
@@ -254,8 +254,9 @@ def by_vaults(people: int, contexts: int, epsilon: float, sets: int) -> dict[str
     values: dict[str, Any] = {"sets": sets}
     for name, fold in (("fold", LEARNING), ("same people", None)):
         ends, printed = [], 0
+        asked = learning(people, epsilon, fold), evaluation(people, epsilon)
         for _ in range(sets):
-            found = through_a_vault(drawn(people, contexts, generator), contexts, epsilon, fold)
+            found = through_a_vault(drawn(people, contexts, generator), contexts, *asked)
             printed += found.interval is not None
             if found.interval is not None:
                 ends.append((found.interval.low, found.interval.high))
@@ -263,20 +264,23 @@ def by_vaults(people: int, contexts: int, epsilon: float, sets: int) -> dict[str
     return values
 
 
-def through_a_vault(columns: dict[str, Any], contexts: int, epsilon: float, fold: Fold | None) -> ope.Evaluation:
-    """One data set: the policy is released, then evaluated, both at epsilon; `fit` decides who judges."""
+def through_a_vault(
+    columns: dict[str, Any], contexts: int, learner: Arms, plan: ope.ImportanceSampling
+) -> ope.Evaluation:
+    """One data set: the policy is released, then evaluated; `fit` decides who judges."""
     people, ids = len(columns["actions"]), np.arange(len(columns["actions"]))
-    unit, budget = unit_of(people), epsilon * (2 if fold is None else 1)
+    assert plan.epsilon is not None
+    unit, budget = unit_of(people), plan.epsilon * (2 if learner.fold is None else 1)
     data = Trajectories.from_arrays(**columns, unit_ids=ids, episode_ids=ids, spec=spec_of(contexts), simulated=True)
     with (
         tempfile.TemporaryDirectory(dir=_memory()) as folder,
         Ledger(Path(folder) / "l", unit, epsilon=budget, delta=0.3 / people) as ledger,
     ):
         vault = Vault(data, ledger)
-        run = vault.reserve(learning(people, epsilon, fold))
+        run = vault.reserve(learner)
         sums = vault.noisy_sum(run, "arms", Cell(contexts))[0]
         release: Release[Any] = vault.release(run, best_arms(sums, contexts), label=WORDS)
-        return ope.fit(evaluation(people, epsilon), vault, release).value
+        return ope.fit(plan, vault, release).value
 
 
 def run_row(key: str, results: Store, *, quick: bool = False) -> None:
