@@ -306,6 +306,73 @@ def test_a_policy_that_the_same_ledger_released_is_named_as_such(chain: Path, he
     assert "a policy released under this ledger" in (here / "run" / "report.html").read_text()
 
 
+def test_a_policy_is_declared_once_the_ledger_holds_a_release(
+    chain: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    budget = ("--budget-epsilon", "20", "--budget-delta", "2e-3", "--method", "wpdis")
+
+    def run(name: str, *words: str) -> tuple[int, Evaluation | None]:
+        code = main(["evaluate", str(chain), "--out", str(here / name), *PROMISE, *budget, *words])
+        found = here / name / "evaluation.json"
+        return code, Evaluation.from_json(json.loads(found.read_text())) if found.exists() else None
+
+    ledger = ("--ledger", str(here / "ledger"))
+    assert run("own", *ledger)[0] == 0
+    capsys.readouterr()
+    assert run("undeclared", *ledger, "--policy", "uniform") == (2, None)
+    assert "where the policy comes from is not declared" in capsys.readouterr().err
+    assert len(Ledger.read(here / "ledger").plans()) == 1
+    assert run("declared", *ledger, "--policy-from", "public") == (2, None)  # the records' own comes from nowhere
+
+    code, public = run("public", *ledger, "--policy", "uniform", "--policy-from", "public")
+    assert code == 0
+    assert public is not None
+    assert public.interval is not None
+    assert public.interval.level == pytest.approx(0.975)
+    shown = capsys.readouterr().out
+    assert "97.5 % interval" in shown
+    assert "1 evaluation on the same people came before" in shown
+    assert "1 evaluation on the same people came before" in (here / "public" / "report.html").read_text()
+
+    plan = Ledger.read(here / "ledger").plans()[0].id
+    for name, origin in (("made", plan), ("made again", str(here / "own"))):
+        code, made = run(name, *ledger, "--policy", "walkers:likes_one", "--policy-from", origin, "--epsilon", "1.5")
+        assert (code, made and made.interval) == (0 if name == "made" else 3, None)  # the second is the same plan
+    certificate = Certificate.load(here / "made" / "certificate.json")
+    assert any(f"made from the release {plan} of this ledger" in line for line in certificate.assumptions)
+    assert "everybody taught the policy" in (here / "made" / "report.html").read_text()
+    assert run("elsewhere", *ledger, "--policy", "uniform", "--policy-from", "elsewhere")[0] == 2
+
+
+def test_a_policy_that_fold_0_taught_is_judged_by_fold_1(
+    chain: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An evaluation of fold 0 stands for whatever learns from it; the folder of the policy holds its certificate."""
+    unit = Unit("person", "add_or_remove", 400)
+    with Ledger(here / "ledger", unit, epsilon=2.0, delta=1e-4) as ledger:
+        problem = off_policy_evaluation.Problem(gamma=0.99, horizon=160, return_range=(0.0, 1.0))
+        plan = off_policy_evaluation.ImportanceSampling(problem=problem, fold=0)
+        vault = Vault(Trajectories.open(chain), ledger)
+        behaviour = off_policy_evaluation.Behaviour()
+        taught = off_policy_evaluation.fit(plan.calibrate(unit=unit, epsilon=1.5, delta=1e-4), vault, behaviour)
+        assert ledger.spent(1) == (0.0, 0.0)
+    words = ("--policy", "uniform", "--policy-from", taught.certificate.plan_id, "--method", "wpdis")
+    assert evaluate(chain, here, *words) == 0
+    assert "Judged   by fold 1 of the persons, who taught nothing of the policy" in capsys.readouterr().out
+    own = Certificate.load(here / "run" / "certificate.json")
+    assert own.verify().epsilon == pytest.approx(2.0, rel=1e-3)
+    assert own.total["epsilon"] == pytest.approx(2.0, rel=1e-3)  # of fold 1: fold 0 has paid 1.5 of its own
+    assert Evaluation.from_json(json.loads((here / "run" / "evaluation.json").read_text())).interval is not None
+    assert main(["ledger", "show", str(here / "ledger")]) == 0
+    shown = capsys.readouterr().out
+    folds = re.findall(r"of fold (\d) \((\w+)\): \(([\d.]+), 0.0001\)", shown)
+    assert [(fold, name, round(float(epsilon), 3)) for fold, name, epsilon in folds] == [
+        ("0", "learning", 1.5),
+        ("1", "judging", 2.0),
+    ]
+    assert "charged to fold 1, taught by fold 1" in shown
+
+
 def test_a_network_and_a_declared_behaviour_policy(chain: Path, tmp_path: Path) -> None:
     weights = {"0.weight": np.zeros((4, 40), np.float32), "0.bias": np.zeros(4, np.float32)}
     weights |= {"2.weight": np.zeros((2, 4), np.float32), "2.bias": np.log([0.3, 0.7]).astype(np.float32)}
