@@ -175,11 +175,7 @@ def _owned(words: str, policy: Any, ledger: Ledger) -> Any:
 
 
 def _origin(
-    command: Evaluate,
-    plan: Estimator,
-    policy: Target | Release[Policy],
-    behaviour_policy: BehaviourPolicy | None,
-    vault: Vault,
+    command: Evaluate, plan: Estimator, policy: Target | Release[Policy], known: BehaviourPolicy | None, vault: Vault
 ) -> Origin | None:
     """Where the policy comes from, as --policy-from declares it; before the first release it owes nothing to one.
 
@@ -194,8 +190,14 @@ def _origin(
         return Origin.public()
     if command.policy_from:
         return Origin.made_from(*map(_plan_of, command.policy_from))
-    known = resolve_behaviour(policy, behaviour_policy, vault, needed=plan.weighs and plan.modelled is None)
-    if not judged(plan, vault.ledger, policy, policy, known, behaviour_policy)[1].declared:
+    if Path(command.policy).is_dir():
+        raise refused(
+            "the policy was released under another ledger, and where it comes from is not declared",
+            "--policy-from public, if none of these people taught it",
+            "declare it; a policy that these people taught gets an interval under their own ledger alone",
+        )
+    behaviour_policy = resolve_behaviour(policy, known, vault, needed=plan.weighs and plan.modelled is None)
+    if not judged(plan, vault.ledger, policy, policy, behaviour_policy, known)[1].declared:
         raise refused(
             "the ledger holds a release already, and where the policy comes from is not declared",
             "--policy-from public, or --policy-from with every plan or run that it was made from",
