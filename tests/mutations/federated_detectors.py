@@ -14,6 +14,7 @@ from scipy import stats
 
 from tacit.errors import LedgerError, MechanismError
 from tacit.privacy.mechanisms.device_sums import LaplaceSum
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Answer, Device, Query, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -133,4 +134,38 @@ def devices_apart(folder: Path) -> None:
     raise AssertionError("people's answers may depend on each other")
 
 
-FEDERATED_DETECTORS = (noise_of_devices, one_device_more, fewer_answers_than_shares, queries_repeated, devices_apart)
+@dataclasses.dataclass(frozen=True)
+class Coined(Remembering):
+    """A coordinate of her own, which her mean reward says, with a sign that her seed throws in every step."""
+
+    width: int = 17
+
+    def __call__(
+        self, own: dict[str, npt.NDArray[Any]], public: Mapping[str, npt.NDArray[Any]], seeds: npt.NDArray[np.uint64]
+    ) -> tuple[npt.NDArray[np.float64], dict[str, npt.NDArray[Any]]]:
+        place = np.rint(16 * own["mean"]).astype(int)
+        return np.eye(self.width)[place] * np.where(seeds % 2, 1.0, -1.0)[:, None], own
+
+
+def seeds_of_devices(folder: Path) -> None:
+    """With secret coins that are fixed, a person who leaves moves nobody else's: the sums move by one answer."""
+    sums = []
+    for name, first in (("whole", 0), ("gone", 1)):
+        (folder / name).mkdir()
+        devices = StackedDevices(people(PEOPLE - first, first=first), chunk=5, noise=SecretNoise.for_tests(3))
+        vault = FederatedVault(devices, ledger(folder / name, "ledger"))
+        run = vault.reserve(_plan("server", 0.0, Coined().width))
+        sums.append([vault.noisy_sum(run, "sum", Coined(), PUBLIC)[0] * PEOPLE for _ in range(3)])
+    moved = np.linalg.norm(np.subtract(*sums), axis=1)
+    assert (moved <= 1 + 2**-7).all(), f"one person moved a sum by {moved.max():.3g} clips"
+    assert len({total.tobytes() for total in map(np.sign, sums[0])}) > 1, "seeds come again"
+
+
+FEDERATED_DETECTORS = (
+    noise_of_devices,
+    one_device_more,
+    fewer_answers_than_shares,
+    queries_repeated,
+    devices_apart,
+    seeds_of_devices,
+)

@@ -13,6 +13,7 @@ from tacit.privacy.mechanisms import device_sums as device_parts
 from tacit.privacy.mechanisms.device_sums import DeviceSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import federated_vault
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.removal import Harness
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -79,6 +80,15 @@ def works_are_not_tried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Harness, "_require_near", lambda *_: None)
 
 
+def seeds_by_place(patch: pytest.MonkeyPatch) -> None:
+    """A device's seeds are those of its place among all that are there."""
+
+    def seeds(self: StackedDevices) -> Any:
+        return np.frombuffer(self._noise.bytes(8 * self._reader.units), np.uint64)
+
+    patch.setattr(StackedDevices, "_seeds", seeds)
+
+
 FEDERATED: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("shares for everybody", shares_for_everybody, ("noise_of_devices",)),
     ("server forgets its noise", server_forgets_its_noise, ("noise_of_devices",)),
@@ -90,4 +100,5 @@ FEDERATED: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("aborted steps are free", aborted_steps_are_free, ("fewer_answers_than_shares",)),
     ("devices keep no ledger", devices_keep_no_ledger, ("queries_repeated",)),
     ("works are not tried", works_are_not_tried, ("devices_apart",)),
+    ("seeds by place", seeds_by_place, ("seeds_of_devices",)),
 )

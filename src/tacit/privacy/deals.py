@@ -5,7 +5,8 @@ has none. Nothing else enters: not who else is there, not in which order, not ho
 changes its rows moves no other one, and with an id not even itself.
 
 These deals are public: who knows a name and the seed knows the place. They never are the coins of a sample that is
-priced, nor of a secret deal (`tacit.privacy.noise.secret` has those), and nobody may claim amplification for them.
+priced, nor of a secret deal (`tacit.privacy.noise.secret` has those), and nobody may claim amplification for them. With
+a secret seed that is drawn afresh, `words` are coins that belong to units (keyed BLAKE2b, a pseudo-random function).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from vault_cases import unit_of
 from tacit.errors import DataError, LedgerError, PlanError
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.base import Label
+
+LABEL = Label(covered=("the sums",), not_covered=(), not_protected=())
 
 
 def of_hash(person: str, seed: str, period: int) -> int:
@@ -129,6 +133,30 @@ def test_twins_in_a_pool_are_refused_and_one_id_is_one_person(tmp_path: Path) ->
         opened(tmp_path, Scripted([], marks(["p1", "P1"]), pool=[["p1", "P1"]])).reserve(plan_of())
     sums = rounds_of(tmp_path / "spelled", ["p1", " p1", "p1 "])
     assert sums.sum() == pytest.approx(1, abs=SLACK)
+
+
+@dataclass
+class Exact(Scripted):
+    """People whose ids differ by case alone, on purpose."""
+
+    unit_key: str = "exact"
+
+
+def test_people_who_differ_by_case_on_purpose_do_not_share_a_cap(tmp_path: Path) -> None:
+    pool, sums = ["P1", "p1", "P2", "p2", "P3", "p3"], []
+    for name, people in (("whole", pool), ("gone", pool[1:])):
+        users = Exact([], marks(pool), pool=[people])
+        vault, plan = opened(tmp_path / name, users), plan_of()
+        run = vault.reserve(plan)
+        for _ in range(ROUNDS):
+            vault.enroll(run, still)
+            sums.append(vault.noisy_sum(run, "policy", Marked()).sum() * EXPECTED)
+        said = vault.release(run, "value", label=LABEL).certificate
+        said.verify()
+        assert "ids that differ by case" in " ".join(said.to_json()["assumptions"])
+        close(vault)
+    moved = np.abs(np.subtract(*np.reshape(sums, (2, ROUNDS))))
+    assert np.sort(moved) == pytest.approx([0, 0, 0, 1], abs=SLACK)
 
 
 # People who come by themselves.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, LedgerError, MechanismError
+from tacit.privacy import deals
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Contribution, Own, Plan, Public, Rows, Seeds, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, answers, zeros
@@ -359,12 +360,14 @@ class StackedDevices:
         starts = range(0, self._reader.units, self._chunk)
         states = self._states.get((query.plan_id, part.name))
         if states is None:
-            states = [self._begin(query, np.arange(s, min(s + self._chunk, self._reader.units))) for s in starts]
+            seeds = self._seeds()
+            chunks = [np.arange(start, min(start + self._chunk, self._reader.units)) for start in starts]
+            states = [self._begin(query, units, seeds[units]) for units in chunks]
             self._states[query.plan_id, part.name] = states
-        total, people = zeros(part, query.size), 0
+        total, people, seeds = zeros(part, query.size), 0, self._seeds()
         for i, state in enumerate(states):
             units = len(next(iter(state.values())))
-            vectors, states[i] = query.work(state, query.public, self._seeds(units))
+            vectors, states[i] = query.work(state, query.public, seeds[people : people + units])
             total += self._summed(part, np.asarray(vectors), (units, query.size))
             people += units
         answered = people
@@ -375,17 +378,18 @@ class StackedDevices:
             answered = part.devices
         return Answer(total, answered)
 
-    def _begin(self, query: Query, units: npt.NDArray[np.int64]) -> Own:
+    def _begin(self, query: Query, units: npt.NDArray[np.int64], seeds: Seeds) -> Own:
         rows = self._reader.rows(units, query.part.rows_per_unit, "first")
-        return query.work.begin(rows, self._seeds(len(units)))
+        return query.work.begin(rows, seeds)
 
     def _summed(self, part: FederatedSum, vectors: npt.NDArray[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
         if vectors.shape != shape:
             raise ValueError("not one vector a person")
         return np.asarray(answers(part, vectors, self._noise).sum(axis=0))
 
-    def _seeds(self, units: int) -> npt.NDArray[np.uint64]:
-        return np.frombuffer(self._noise.bytes(8 * units), np.uint64)
+    def _seeds(self) -> Seeds:
+        """Fresh secret seeds of all, each person's own whoever else is there: names, hashed under a new secret key."""
+        return deals.words(self._reader.names, self._noise.bytes(32).hex(), "device")
 
 
 def _not_here(what: str) -> DataError:

@@ -231,10 +231,15 @@ class Reader:
         share a half. One of them more or less changes one half by one such unit, as it would for any other.
         """
         if key not in self._folds:
-            if self._named is None:
-                self._named = _numbered(self._digests())
-            self._folds[key] = deals.fold(self._named, key)
+            self._folds[key] = deals.fold(self.names, key)
         return self._folds[key]
+
+    @property
+    def names(self) -> np.ndarray:
+        """What each unit is to a deal, [units, n] bytes: the name of its id; without one, of its own rows, numbered."""
+        if self._named is None:
+            self._named = _numbered(self._digests())
+        return self._named
 
     def _digests(self) -> np.ndarray:
         """A hash of each unit's own rows, column after column by their names, [units, 64] bytes."""
