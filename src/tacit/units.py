@@ -9,6 +9,8 @@ from tacit.errors import PlanError
 from tacit.plain_text import plain
 
 Relation = Literal["add_or_remove", "replace_one"]
+UnitKey = Literal["exact", "folded"]
+"""What ids are that differ by case or form alone: different units, or one. Without a word they are refused."""
 
 LONGEST_NAME, LARGEST_POPULATION = 200, 10**12
 

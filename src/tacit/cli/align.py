@@ -34,7 +34,6 @@ from tacit.cli.run_folder import (
     settings_of,
 )
 from tacit.data import unit_keys
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, FileError
 from tacit.evaluation.report import AlignmentReport, Sample, Wrote
 from tacit.evaluation.report.alignment import Role
@@ -52,7 +51,7 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
+from tacit.units import Unit, UnitKey
 
 Planned = AlignmentPlan | PreferencePlan
 

@@ -17,8 +17,7 @@ from tacit.cli.options import (
     PlanCommand,
     of_plans,
 )
-from tacit.data.unit_keys import UnitKey
-from tacit.units import Relation
+from tacit.units import Relation, UnitKey
 
 Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
 """Methods to compare with, whose models begin with no public training; public records may cut their bins."""

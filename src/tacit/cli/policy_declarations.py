@@ -9,8 +9,7 @@ from tyro.conf import Positional
 
 from tacit.cli.options import ALIGNMENT_OPTIONS, IMPROVEMENT_OPTIONS, of_plans
 from tacit.cli.plan_declarations import Spending
-from tacit.data.unit_keys import UnitKey
-from tacit.units import Relation
+from tacit.units import Relation, UnitKey
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tacit.data.store import Array
-from tacit.data.unit_keys import NAME_BYTES, UnitKey, folded, have_equals, names
+from tacit.data.unit_keys import NAME_BYTES, folded, have_equals, names
+from tacit.units import UnitKey
 
 MOST_RUNS = 64
 """Growing runs of whole numbers, such as files that are sorted each, that need no table."""

@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from tacit import plain_files
 from tacit.data.spec import Discrete, PublicSpec, Space
-from tacit.data.unit_keys import NAME_BYTES, UnitKey
+from tacit.data.unit_keys import NAME_BYTES
 from tacit.errors import DataError, FileError
+from tacit.units import UnitKey
 
 Array = NDArray[Any]
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

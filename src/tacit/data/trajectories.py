@@ -18,8 +18,8 @@ from tacit.data.memory import Memory, remembered
 from tacit.data.sources import files, frames
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Records, UnitKind, read, write
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, SealedError
+from tacit.units import UnitKey
 
 if TYPE_CHECKING:
     from minari import MinariDataset

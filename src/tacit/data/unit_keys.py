@@ -18,17 +18,16 @@ import numbers
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.columns import MISSING
 from tacit.errors import DataError
+from tacit.units import UnitKey
 
 Array = NDArray[Any]
-UnitKey = Literal["exact", "folded"]
-"""What twins are: different units ("exact"), or one ("folded"). Without a word they are refused."""
 WHOLE = "a whole number"
 """The kind of ids that have no twins."""
 NAME_BYTES = 16

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from tacit.data.mobility.grids import Grid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
+from tacit.units import UnitKey
 
 __all__ = [
     "ACTIONS",

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from tacit.data import unit_keys
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
+from tacit.units import UnitKey
 
 OUTSIDE = -1
 """In place of the cell of a point outside the grid."""

@@ -26,9 +26,9 @@ from tacit.data.mobility.files import columns_of
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.points import UNIX, Part, Rules, days_from, times_of
 from tacit.data.sources.tables import Text, npz_arrays, numbers_of
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, FileError
 from tacit.plain_files import inside, plain
+from tacit.units import UnitKey
 
 __all__ = [
     "UNIX",

@@ -31,8 +31,8 @@ from tacit.data.sources.hdf5 import opened, texts
 from tacit.data.sources.tables import unreadable
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
+from tacit.units import UnitKey
 
 EACH_CHUNK = ":chunk"
 """In place of a unit id: pieces of the recording of a fixed number of rows are the units."""

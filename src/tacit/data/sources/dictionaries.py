@@ -19,8 +19,8 @@ import numpy as np
 from tacit.data import unit_keys
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
+from tacit.units import UnitKey
 
 Last = Literal["keep", "drop"]
 """What becomes of the last row of a trajectory that was cut, whose next state no dictionary has."""

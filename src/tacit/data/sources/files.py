@@ -16,8 +16,8 @@ from tacit.data.sources.tables import csv_chunks as csv_chunks
 from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_description, parquet_header
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, Paths, Records, layout
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, FileError
+from tacit.units import UnitKey
 
 
 @dataclass(frozen=True)

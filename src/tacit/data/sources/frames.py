@@ -11,8 +11,8 @@ from tacit.data.sources.databases import arrow_batches
 from tacit.data.sources.files import Fields
 from tacit.data.sources.lake import Table, naive, plain_kind, quietly
 from tacit.data.spec import PublicSpec
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
+from tacit.units import UnitKey
 
 NAME = "Trajectories.from_frame"
 

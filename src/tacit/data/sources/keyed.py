@@ -10,8 +10,8 @@ from tacit.data import unit_keys
 from tacit.data.sources import column_sql
 from tacit.data.sources.column_sql import Keyed
 from tacit.data.sources.lake import Table
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
+from tacit.units import UnitKey
 
 
 def keyed(table: Table, ids: Mapping[Keyed, str], unit_key: UnitKey | None) -> Table:

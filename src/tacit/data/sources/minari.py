@@ -18,9 +18,10 @@ from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.sources.hdf5 import opened, texts
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
-from tacit.data.unit_keys import UnitKey, column
+from tacit.data.unit_keys import column
 from tacit.errors import DataError, FileError
 from tacit.plain_files import inside, plain
+from tacit.units import UnitKey
 
 NEXT, PROPENSITY = "next_observation", "propensity"
 PACKED = (

@@ -26,8 +26,8 @@ from tacit.data.sources.steps import MOMENT, TIME, ZONE, Block, in_order, with_n
 from tacit.data.sources.tables import numbers_of
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, Records
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError
+from tacit.units import UnitKey
 
 Next = Literal["keep", "drop"]
 

@@ -20,6 +20,7 @@ from tacit.errors import DataError
 from tacit.methods.alignment.plan import AlignmentPlan
 from tacit.methods.alignment.writing import split_actions, split_observations
 from tacit.privacy.vault.user_vault import Actor
+from tacit.units import UnitKey
 
 
 class Feedback(Protocol):
@@ -52,7 +53,7 @@ class People:
     seed: int = 0
     simulated: bool = False
     feedback: Feedback | None = None
-    unit_key: unit_keys.UnitKey | None = None
+    unit_key: UnitKey | None = None
     replicates: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:

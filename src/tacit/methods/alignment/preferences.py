@@ -25,7 +25,6 @@ from tacit.agents.language.sampling import Completions, filled, laid_out, log_so
 from tacit.agents.language.texts import Writer
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.data.unit_keys import UnitKey
 from tacit.errors import DataError, PlanError
 from tacit.methods.alignment.algorithm import Progress, begun, checkpoint_of, save
 from tacit.methods.alignment.contributions import TOGETHER, Released
@@ -35,7 +34,7 @@ from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
+from tacit.units import Unit, UnitKey
 from tacit.validation import positive, whole
 
 PART = "preferences"
