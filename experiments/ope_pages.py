@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import gpope_chain, gpope_chain_baselines, gpope_hiv, gpope_mountain_car, gpope_schedules
+from experiments import gpope_chain, gpope_chain_baselines, gpope_hiv, gpope_mountain_car, gpope_schedules, ope_judges
 from experiments.dppg_tables import NONE, markdown
 from experiments.ope_methods import Setting
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
@@ -157,5 +157,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "gpope_other_values": others,
     "gpope_steps": steps,
     "gpope_schedules": schedules,
+    "ope_judges": lambda: ope_judges.table(ope_judges.store()),
 }
 """What `experiments.pages` shows, by the names of its places."""
