@@ -111,7 +111,8 @@ def configuration(key: str) -> Json:
     name, *rest = key.split("/")
     if name == "coverage":
         plan = planned(world(rest[0]), advice=COVERAGE[rest[0]])
-        return {"plan": describe(plan), "pool": POOL, "sets": SETS, "people": COVERED, "epsilon": rest[1]}
+        setting = {"pool": POOL, "sets": SETS, "people": COVERED, "judging": 0.5, "epsilon": rest[1]}
+        return {"plan": describe(plan), **setting}
     return {"plan": describe(planned(world(name))), "people": rest[0], "epsilon": rest[1], "episodes": EPISODES}
 
 
@@ -202,7 +203,8 @@ def coverage(name: str, epsilon: float, seed: int) -> dict[str, Any]:
     assert sigma is not None
     held = np.zeros(2, np.int64)
     for _ in range(SETS):
-        total = pool[generator.integers(len(pool), size=COVERED)].sum(axis=0)
+        judging = generator.binomial(COVERED, 0.5)  # the others teach
+        total = pool[generator.integers(len(pool), size=judging)].sum(axis=0)
         noisy = (total + sigma * generator.standard_normal(len(total))) / COVERED
         said = scores.read(noisy, value.plan)
         low, high = said.returns_interval.low, said.returns_interval.high

@@ -181,7 +181,8 @@ def notes(folder: str | os.PathLike[str]) -> dict[str, Any]:
 def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: bool = False) -> None:
     """Write a released policy as an ONNX model (see `tacit.hub.onnx_graph.write` for its inputs and outputs).
 
-    The graph of an `Improvement` takes memories; its metadata say at which rates (`tacit.data.memory`).
+    The graph of an `Improvement` takes memories; its metadata say at which rates (`tacit.data.memory`), and
+    whether the policy draws its actions.
 
     Args:
         release: of a `Learned` policy with one replicate, or of an `Improvement`.
@@ -218,6 +219,7 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
     }
     if kind == "improvement":
         metadata["memory"] = json.dumps(value.memory.to_json())
+        metadata["acts"] = "draws its actions" if value.sampled else "takes its best action"
     onnx_graph.write(value.policy, theta[0], path, tuple(metadata.items()))
 
 
