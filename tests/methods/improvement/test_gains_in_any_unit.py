@@ -99,7 +99,8 @@ CASES += [(world, a, b) for world in ("steady", "bandit") for a, b in ((1.0, -20
 def test_policy_and_statement_follow_the_unit(tmp_path, world, a, b, epsilon):
     own, problem = improved(tmp_path, world, epsilon=epsilon)
     other, _ = improved(tmp_path, world, a, b, epsilon=epsilon)
-    assert own.sampled == other.sampled == (epsilon == 0.3)
+    assert own.sampled == other.sampled
+    assert own.sampled == (epsilon == 0.3) or world != "clinic"
     size = np.abs(own.theta).max()
     np.testing.assert_allclose(other.theta, own.theta, rtol=5e-3, atol=5e-3 * size)
     np.testing.assert_allclose(other.clone, own.clone, rtol=1e-5, atol=1e-5)

@@ -10,9 +10,9 @@
 4. Values. v <- the least-squares fit of max_a (Q - pessimism sd) over the points, again and again.
 5. Advice. The best of log p(a|s) + kappa (Q - sd), Q - sd as the weighted points' linear function of phi.
 6. Judgement. The model's own estimate of what the advice adds at a visit, the mean over the points of
-   Q(s, advice) - sum_a p(a|s) Q(s, a), less one standard deviation of it. Where that is not above 0, nothing says that
-   the advice is better than the records' own decisions: it is dropped, and the clone is the policy, which draws its
-   actions as the records do. (The most frequent action of all can be the worst one.)
+   Q(s, advice) - sum_a p(a|s) Q(s, a). Where that is not above 0, nothing says that the advice is better than the
+   records' own decisions: it is dropped, and the clone is the policy, which draws its actions as the records do. (The
+   most frequent action of all can be the worst one.)
 
 Both policies are linear in `agents.features.Quadratic` of the memories: they are played, saved, exported and evaluated
 as every other policy is.
@@ -49,8 +49,6 @@ SHRINKAGE = 2.0
 """Standard deviations of the noise by which an action's count is raised before its mean is taken."""
 CONSTANT, SLOPE = 4.0, 1.0
 """Prior variance of the constant of theta_a, and of its other entries, in variances of a reward."""
-DOUBT = 1.0
-"""Standard deviations by which the model's own estimate of the advice has to be above that of the records."""
 INDICATOR = 0.1
 """Prior variance of the coefficients of an action's indicator, whose own variance is at most 1 / 4."""
 
@@ -223,13 +221,10 @@ class Model:
     def gain(self, y: Float64, weight: Float64, scores: Float64, likely: Float64) -> float:
         """What the best action of scores [K, A] adds at a visit to actions of the probabilities likely [K, A].
 
-        In standard deviations of a reward, less `DOUBT` standard deviations of the estimate itself.
+        In standard deviations of a reward: the posterior mean, which noise draws towards 0.
         """
-        features = phi(y)
         moved = np.eye(scores.shape[1])[scores.argmax(axis=1)] - likely
-        by_action = (features * weight[:, None]).T @ moved
-        variance = np.einsum("na,anm,ma->", by_action, self.covariances, by_action)
-        return float((by_action * self.theta).sum() - DOUBT * math.sqrt(max(variance, 0.0)))
+        return float((((phi(y) * weight[:, None]).T @ moved) * self.theta).sum())
 
 
 def _deviation(features: Float64, covariances: Float64) -> Float64:
