@@ -44,6 +44,7 @@ from tacit.errors import MechanismError
 
 _LRU_CACHE = type(functools.lru_cache(len))
 _LIBRARIES = frozenset({"tacit", "numpy", "torch"}) | sys.stdlib_module_names
+_NOBODYS = _LIBRARIES | {"tokenizers"}
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
 _PARTS = ("__self__", "__func__", "fget", "fset", "fdel")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -138,8 +139,8 @@ def strangers(*values: object) -> list[Any]:
     """Classes, functions and networks in these objects that are not tacit's own.
 
     Tacit's own are plain data, arrays and tensors, instances of its classes, its functions, and networks that its own
-    layers are made of. Python's, NumPy's and PyTorch's functions and classes are nobody's, but not a network of
-    PyTorch's layers that no layer of tacit's holds.
+    layers are made of. Functions and classes of Python, NumPy, PyTorch and tokenizers are nobody's, but not a network
+    of PyTorch's layers that no layer of tacit's holds.
     """
     found: list[Any] = []
     met: dict[int, object] = {}
@@ -152,7 +153,7 @@ def strangers(*values: object) -> list[Any]:
         met[id(value)] = value  # held, so that no other object gets its id
         named: Any = value if isinstance(value, type | FunctionType | BuiltinFunctionType) else kind
         root, network = _root(named.__module__), hasattr(value, "named_modules") and not isinstance(value, type)
-        if root not in _LIBRARIES or (network and root != "tacit" and not built):
+        if root not in _NOBODYS or (network and root != "tacit" and not built):
             found.append(named)
         built = built or root == "tacit" if network else built and isinstance(value, Mapping | list | tuple)
         waiting.extend((entry, built) for entry in _inner(value))
