@@ -66,7 +66,9 @@ def test_a_saved_release_comes_back(release: Release[Synthesizer], folder: Path)
     assert all(torch.equal(loaded.value.weights[name], weight) for name, weight in release.value.weights.items())
     ours, theirs = release.value.sample_columns(5, seed=3), loaded.value.sample_columns(5, seed=3)
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
-    assert sorted(path.name for path in folder.iterdir()) == [hub.CARD, hub.CERTIFICATE, hub.CONFIG, hub.MODEL]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [hub.CARD, hub.CERTIFICATE, hub.CONFIG, hub.MANIFEST, hub.MODEL]
+    )
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in folder.iterdir())
 
 

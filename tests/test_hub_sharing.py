@@ -6,6 +6,7 @@ The hub is a stand-in on this machine: it speaks the few calls of the HTTP API t
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -166,8 +167,9 @@ def test_rows_come_back_verified_and_what_is_private_stays(
     url = sharing.push(run, "clinic/visits", endpoint=address, license="cc-by-4.0", token="none")
     assert url.endswith(f"/commit/{SHA}")
     sent = repositories["datasets/clinic/visits"]
-    model = {f"model/{name}" for name in ("model.safetensors", "config.json", "certificate.json", "README.md")}
-    assert set(sent) == {"certificate.json", "rows.parquet", "README.md", "datasheet.md", "croissant.json", *model}
+    model = {f"model/{name}" for name in ("model.safetensors", "config.json", "certificate.json", "manifest.json")}
+    made = {"README.md", "datasheet.md", "croissant.json", "manifest.json"}
+    assert set(sent) == {"certificate.json", "rows.parquet", *made, *model}
     assert not any(word in content for content in sent.values() for word in (b"person 17", b"/home/me"))
     fetched = sharing.pull("clinic/visits", tmp_path / "got", kind="dataset", endpoint=address, token="none")
     assert fetched.certificate.digest == release.certificate.digest
@@ -288,12 +290,108 @@ def test_files_that_are_no_release_are_not_fetched_and_a_signature_can_be_requir
     with pytest.raises(CertificateError):
         sharing.pull("clinic/visits", tmp_path / "a", kind="dataset", public_key=public, endpoint=address, token="none")
     sent["certificate.json"] = json.dumps(signed.to_json()).encode()
+    with pytest.raises(FileError, match="not signed by that key"):
+        sharing.pull("clinic/visits", tmp_path / "a", kind="dataset", public_key=public, endpoint=address, token="none")
+    sharing.push(run, "clinic/visits", key=key, endpoint=address, token="none")
     got = sharing.pull(
         "clinic/visits", tmp_path / "b", kind="dataset", public_key=public, endpoint=address, token="none"
     )
     assert got.verification.signed_by == public
     names = {path.relative_to(got.path).as_posix() for path in got.path.rglob("*") if path.is_file()}
     assert not {name for name in names if "evil" in name or name in ("setup.py", ".gitattributes")}
+
+
+@pytest.fixture
+def signed(run: Path, stand_in: tuple[str, Repositories]) -> tuple[str, dict[str, bytes], str]:
+    """The address of a hub with a signed release, its files, and the public key."""
+    (run / "report.html").write_text("<script>alert(1)</script>")
+    key = Ed25519PrivateKey.generate()
+    sharing.push(run, "clinic/visits", key=key, endpoint=stand_in[0], token="none")
+    return stand_in[0], stand_in[1]["datasets/clinic/visits"], key.public_key().public_bytes_raw().hex()
+
+
+def fetched(signed: tuple[str, dict[str, bytes], str], folder: Path) -> Path:
+    """What is fetched with the key."""
+    address, _, public = signed
+    return sharing.pull("clinic/visits", folder, kind="dataset", public_key=public, endpoint=address, token="none").path
+
+
+def test_no_page_is_fetched_and_cards_are_made_again(
+    signed: tuple[str, dict[str, bytes], str], tmp_path: Path, release: Release[Synthesizer]
+) -> None:
+    sent = signed[1]
+    assert "report.html" in sent
+    honest = {name: sent[name] for name in ("README.md", "datasheet.md", "croissant.json")}
+    for name in honest:
+        sent[name] = b"<script>alert(1)</script> epsilon 0.001"
+    folder = fetched(signed, tmp_path / "got")
+    assert not list(folder.rglob("*.html"))
+    assert {name: (folder / name).read_bytes() for name in honest} == honest
+    assert hub.load(folder / "model").certificate.digest == release.certificate.digest
+
+
+def other_weights(sent: dict[str, bytes], run: Path, release: Release[Synthesizer]) -> None:
+    """The same model with other weights, consistently saved, beside the signed certificate."""
+    weights = {name: tensor + 1.0 for name, tensor in release.value.weights.items()}
+    other = Release(dataclasses.replace(release.value, weights=weights), release.certificate)
+    hub.save(other, run / "other")
+    sent |= {f"model/{path.name}": path.read_bytes() for path in (run / "other").iterdir() if path.suffix != ".md"}
+
+
+def a_raw_table(sent: dict[str, bytes], run: Path, release: Release[Synthesizer]) -> None:
+    """Other rows under the same certificate."""
+    release.value.sample(5, seed=9).to_parquet(run / "raw.parquet", certificate=release.certificate.to_json())
+    sent["rows.parquet"] = (run / "raw.parquet").read_bytes()
+
+
+def a_file_more(sent: dict[str, bytes], run: Path, release: Release[Synthesizer]) -> None:
+    """A finding that the manifest does not know."""
+    sent["evaluation.json"] = b"{}"
+
+
+def a_file_less(sent: dict[str, bytes], run: Path, release: Release[Synthesizer]) -> None:
+    """The rows are gone."""
+    del sent["rows.parquet"]
+
+
+def no_manifest(sent: dict[str, bytes], run: Path, release: Release[Synthesizer]) -> None:
+    """Nobody says what belongs to the release."""
+    del sent["manifest.json"]
+
+
+def another_manifest(sent: dict[str, bytes], run: Path, release: Release[Synthesizer]) -> None:
+    """A manifest that fits other rows, with the signature of the real one."""
+    a_raw_table(sent, run, release)
+    manifest = json.loads(sent["manifest.json"])
+    manifest["files"]["rows.parquet"] = hashlib.sha256(sent["rows.parquet"]).hexdigest()
+    sent["manifest.json"] = json.dumps(manifest).encode()
+
+
+@pytest.mark.parametrize(
+    "change", [other_weights, a_raw_table, a_file_more, a_file_less, no_manifest, another_manifest]
+)
+def test_other_files_beside_a_signed_certificate_are_refused(
+    change: Any, signed: tuple[str, dict[str, bytes], str], run: Path, tmp_path: Path, release: Release[Synthesizer]
+) -> None:
+    change(signed[1], run, release)
+    with pytest.raises(FileError, match="manifest"):
+        fetched(signed, tmp_path / "got")
+    assert not (tmp_path / "got").exists()
+
+
+def test_a_folder_with_other_weights_is_neither_loaded_nor_published(
+    run: Path, tmp_path: Path, release: Release[Synthesizer]
+) -> None:
+    sent: dict[str, bytes] = {}
+    other_weights(sent, tmp_path, release)
+    for name in ("model.safetensors", "config.json"):
+        (run / "model" / name).write_bytes(sent[f"model/{name}"])
+    with pytest.raises(FileError, match="manifest"):
+        hub.load(run / "model")
+    with pytest.raises(FileError, match="manifest"):
+        sharing.prepare(run, name="clinic/visits")
+    with pytest.raises(FileError, match="manifest"):
+        sharing.prepare(run / "model", name="clinic/visits")
 
 
 def test_too_many_bytes_are_refused_before_they_are_fetched(

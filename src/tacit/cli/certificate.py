@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit import plain_files
 from tacit.cli.console import require_new, say, say_json
@@ -25,6 +25,9 @@ from tacit.privacy.certificate import markdown as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.folds import FOLDS, JUDGING
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FOLDED = ("register", "callback", "actor")
 """Kinds of notes that are not shown one by one: their times are those of single meetings."""
@@ -88,26 +91,36 @@ def sign(command: CertificateSign) -> None:
         CertificateError: the certificate does not hold.
         FileError: the key is not a readable Ed25519 key, or the output exists.
     """
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     certificate = Certificate.load(command.path)
     certificate.verify()
-    key = None
-    with suppress(OSError, ValueError, TypeError, UnsupportedAlgorithm):
-        key = load_pem_private_key(plain_files.read(command.private_key), password=None)
-    if not isinstance(key, Ed25519PrivateKey):
-        raise FileError(
-            "the file is missing or holds no Ed25519 private key without a password",
-            where=str(command.private_key),
-            expected="a PEM file",
-            remedy="make one with: openssl genpkey -algorithm ed25519 -out key.pem",
-        )
+    key = signing_key(command.private_key)
     require_new(command.out)
     signed = certificate.sign(key)
     signed.save(command.out)
     say(f"Signed. Others verify it with: tacit certificate verify {command.out} --public-key {_key(signed)}")
+
+
+def signing_key(path: Path) -> Ed25519PrivateKey:
+    """The key in a PEM file.
+
+    Raises:
+        FileError: the key is not a readable Ed25519 key.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    key = None
+    with suppress(OSError, ValueError, TypeError, UnsupportedAlgorithm):
+        key = load_pem_private_key(plain_files.read(path), password=None)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise FileError(
+            "the file is missing or holds no Ed25519 private key without a password",
+            where=str(path),
+            expected="a PEM file",
+            remedy="make one with: openssl genpkey -algorithm ed25519 -out key.pem",
+        )
+    return key
 
 
 def _load(path: Path) -> Certificate:

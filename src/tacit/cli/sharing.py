@@ -21,6 +21,7 @@ class HubPush:
         folder: of a finished run, or of a release.
         name: OWNER/NAME of the repository, which is made where it is missing.
         license: of the release, such as cc-by-4.0.
+        private_key: PEM file of an Ed25519 key that signs the certificate and the manifest.
         private: make a new repository private.
         dry_run: print what would be sent, and send nothing.
     """
@@ -28,6 +29,7 @@ class HubPush:
     folder: Positional[Path]
     name: Positional[str]
     license: str | None = None
+    private_key: Path | None = None
     private: bool = False
     dry_run: bool = False
 
@@ -41,7 +43,7 @@ class HubPull:
         out: folder of the release; a name that is still free.
         kind: rows are a dataset.
         revision: branch, tag or commit; the newest without it.
-        public_key: the Ed25519 key (64 hex digits) that must have signed the certificate.
+        public_key: the Ed25519 key (64 hex digits) that must have signed the certificate and the manifest.
     """
 
     name: Positional[str]
@@ -60,9 +62,11 @@ def push(command: HubPush) -> None:
     Raises:
         FileError, CertificateError: the folder may not be published.
     """
+    from tacit.cli.certificate import signing_key
     from tacit.hub import sharing
 
-    prepared = sharing.prepare(command.folder, name=command.name, license=command.license)
+    key = None if command.private_key is None else signing_key(command.private_key)
+    prepared = sharing.prepare(command.folder, name=command.name, license=command.license, key=key)
     say(prepared.certificate.sentence)
     say(f"Sent as a {prepared.kind}: {', '.join(sorted(prepared.files))}.")
     if prepared.kept:

@@ -26,6 +26,7 @@ from safetensors.numpy import load_file, save_file
 
 from tacit import plain_files
 from tacit.errors import CertificateError, FileError, PlanError
+from tacit.hub.manifest import MANIFEST, Manifest
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.vault.plan import public_fields
@@ -38,6 +39,7 @@ __all__ = [
     "CARD",
     "CERTIFICATE",
     "CONFIG",
+    "MANIFEST",
     "MODEL",
     "load",
     "load_experts",
@@ -116,6 +118,8 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
         config["sha256"] = _digest(partial / MODEL, config)
         (partial / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
         release.certificate.save(partial / CERTIFICATE)
+        written = {name: partial / name for name in (MODEL, CONFIG, CERTIFICATE)}
+        (partial / MANIFEST).write_text(Manifest.of(written, release.certificate.digest).text(), encoding="utf-8")
         (partial / CARD).write_text(kind.card(release), encoding="utf-8")
         os.rename(partial, folder)
     except (OSError, SafetensorError) as error:
@@ -129,12 +133,17 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def load(folder: str | os.PathLike[str]) -> Release[Any]:
+def load(folder: str | os.PathLike[str], *, public_key: str | None = None) -> Release[Any]:
     """Read what `save` wrote: a synthesizer, a `Learned` policy or a `Simulator`; the certificate is verified.
 
+    Args:
+        folder: of a release.
+        public_key: 64 hex digits; if given, certificate and manifest must be signed by its private key.
+
     Raises:
-        FileError: a file is missing, truncated, edited, of another kind, or a link to outside the folder.
-        CertificateError: the certificate does not recompute, or is that of another plan.
+        FileError: a file is missing, truncated, edited, not in the manifest, of another kind, or a link to outside the
+            folder; or the manifest is not signed by the key.
+        CertificateError: the certificate does not recompute, is that of another plan, or is not signed by the key.
     """
     folder = Path(folder)
     _require_inside(folder, (MODEL, CONFIG, CERTIFICATE))
@@ -148,7 +157,11 @@ def load(folder: str | os.PathLike[str]) -> Release[Any]:
             remedy="fetch or write the release again",
         )
     value = read(folder)
-    certificate.verify()
+    certificate.verify(public_key)
+    if public_key is not None or (folder / MANIFEST).exists():
+        _require_inside(folder, (MANIFEST,))
+        files = {name: folder / name for name in (MODEL, CONFIG, CERTIFICATE)}
+        Manifest.read(folder / MANIFEST).require(folder, files, certificate.digest, public_key=public_key)
     return Release(value, certificate)
 
 

@@ -1,8 +1,9 @@
 """Publish releases and fetch them, in the layout of the Hugging Face Hub: `push` and `pull`.
 
-A repository holds what a folder of a release or of a run holds for others, and three files made from the certificate:
-`README.md` with the promise as YAML, `datasheet.md`, and for rows `croissant.json` (MLCommons Croissant 1.0, JSON-LD).
-Nothing is sent and nothing is kept before the certificate was recomputed and found to be that of the rows and models.
+A repository holds what a folder of a release or of a run holds for others, a manifest of all of it, and three files
+made from the certificate: `README.md` with the promise as YAML, `datasheet.md`, and for rows `croissant.json`
+(MLCommons Croissant 1.0, JSON-LD). Who fetches makes these three again. Nothing is sent and nothing is kept before the
+certificate was recomputed and found to be that of the rows and models, and every file to be the one of the manifest.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from tacit import plain_files
 from tacit.errors import CertificateError, FileError
-from tacit.hub import CARD, CERTIFICATE, CONFIG, MODEL, load
+from tacit.hub import CARD, CERTIFICATE, CONFIG, MANIFEST, MODEL, load
+from tacit.hub.manifest import Manifest
+from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.certificate import Certificate, Verification
 
 __all__ = ["Fetched", "Prepared", "prepare", "pull", "push", "send"]
@@ -28,17 +33,20 @@ __all__ = ["Fetched", "Prepared", "prepare", "pull", "push", "send"]
 ROWS, DATASHEET, CROISSANT = "rows.parquet", "datasheet.md", "croissant.json"
 MODELS = ("model", "policy", "simulator")
 """Folders of a run that hold a release of their own."""
-_RELEASE = frozenset({MODEL, CONFIG, CERTIFICATE, CARD})
+_RELEASE = frozenset({MODEL, CONFIG, CERTIFICATE, MANIFEST, CARD})
+_MADE = frozenset({CARD, DATASHEET, CROISSANT})
+"""What is made from the certificate, wherever it is needed: it is in no manifest, and never fetched."""
+_PAGES = frozenset({"report.html", "map.html"})
+"""Sent to be looked at, and never fetched: a page may hold a script."""
 _PUBLIC = frozenset(
     {
         *_RELEASE,
         ROWS,
         DATASHEET,
         CROISSANT,
+        *_PAGES,
         "certificate.md",
-        "report.html",
         "evaluation.json",
-        "map.html",
         "audit.json",
     }
 )
@@ -76,13 +84,16 @@ class Fetched:
     verification: Verification
 
 
-def prepare(folder: str | os.PathLike[str], *, name: str, license: str | None = None) -> Prepared:
-    """Check a folder and collect what others may see of it.
+def prepare(
+    folder: str | os.PathLike[str], *, name: str, license: str | None = None, key: Ed25519PrivateKey | None = None
+) -> Prepared:
+    """Check a folder and collect what others may see of it, with a manifest of these files.
 
     Args:
         folder: of a release (`tacit.hub.save`) or of a run of the command line.
         name: OWNER/NAME of the repository.
         license: identifier for the card, such as "cc-by-4.0".
+        key: signs the certificate and the manifest that are sent.
 
     Raises:
         FileError: there is a file that is no part of a release or run, a link, or a damaged file.
@@ -93,13 +104,38 @@ def prepare(folder: str | os.PathLike[str], *, name: str, license: str | None = 
     _require_name(name)
     files, kept = _collected(folder)
     certificate, _ = _checked(folder, files)
-    kind = "dataset" if ROWS in files else "model"
+    if MANIFEST in files:
+        _require_manifest(folder, files, certificate)
+    files = {path: one for path, one in files.items() if _listed(path)}
+    if key is not None:
+        certificate = certificate.sign(key)
+        files[CERTIFICATE] = canonical.text(certificate.to_json()).encode()
+    files[MANIFEST] = Manifest.of(files, certificate.digest, key).text().encode()
+    made = _made(folder, certificate, name, license, rows=ROWS in files)
+    return Prepared(name, {**files, **made}, tuple(kept), certificate, "dataset" if ROWS in files else "model")
+
+
+def _made(
+    folder: Path, certificate: Certificate, name: str, license: str | None, *, rows: bool
+) -> dict[str, Path | bytes]:
+    """What is made from the certificate."""
+    kind = "dataset" if rows else "model"
     made = {CARD: _card(certificate, name, kind, license), DATASHEET: _datasheet(certificate, kind)}
-    if ROWS in files:
+    if rows:
         made[CROISSANT] = _croissant(folder / ROWS, certificate, name, license)
-    return Prepared(
-        name, {**files, **{path: text.encode() for path, text in made.items()}}, tuple(kept), certificate, kind
-    )
+    return {path: text.encode() for path, text in made.items()}
+
+
+def _require_manifest(
+    folder: Path, files: Mapping[str, Path | bytes], certificate: Certificate, public_key: str | None = None
+) -> None:
+    """Refuse a folder whose files are not those of its manifest.
+
+    Raises:
+        FileError: they are not, or the manifest is missing or not signed by the key.
+    """
+    own = {name: one for name, one in files.items() if isinstance(one, Path) and _listed(name)}
+    Manifest.read(folder / MANIFEST).require(folder, own, certificate.digest, public_key=public_key)
 
 
 def push(
@@ -107,6 +143,7 @@ def push(
     name: str,
     *,
     license: str | None = None,
+    key: Ed25519PrivateKey | None = None,
     private: bool = False,
     endpoint: str | None = None,
     token: str | None = None,
@@ -114,14 +151,14 @@ def push(
     """Check a folder and send what others may see of it: `prepare`, then `send`.
 
     Args:
-        folder, name, license: as for `prepare`.
+        folder, name, license, key: as for `prepare`.
         private, endpoint, token: as for `send`.
 
     Raises:
         FileError, CertificateError: as for `prepare`, before anything is sent.
         ModuleNotFoundError: huggingface_hub is not installed (extra `hub`).
     """
-    prepared = prepare(folder, name=name, license=license)
+    prepared = prepare(folder, name=name, license=license, key=key)
     return send(prepared, private=private, endpoint=endpoint, token=token)
 
 
@@ -160,18 +197,21 @@ def pull(
     endpoint: str | None = None,
     token: str | None = None,
 ) -> Fetched:
-    """Fetch a release; the folder appears when its certificate has been recomputed.
+    """Fetch a release; the folder appears when its certificate has been recomputed and every file compared.
+
+    Files are those of the manifest, but for pages of HTML. Card, datasheet and Croissant are made here, again.
 
     Args:
         name: OWNER/NAME.
         folder: a name that is still free.
         kind: "model" or "dataset".
         revision: branch, tag or commit; None is the newest.
-        public_key: 64 hex digits; the certificate must then be signed by its private key.
+        public_key: 64 hex digits; certificate and manifest must then be signed by its private key.
         endpoint, token: as for `send`.
 
     Raises:
-        FileError: the folder exists already, or the repository holds other files than a release, or too much.
+        FileError: the folder exists already, or the repository holds too much, other parts of a release than its
+            manifest says, or no manifest that is signed by the key.
         CertificateError: the certificate is missing, does not recompute, promises nothing, is not signed by the key, or
             is not that of the rows and models.
         ModuleNotFoundError: huggingface_hub is not installed (extra `hub`).
@@ -184,7 +224,9 @@ def pull(
     api = HfApi(endpoint=endpoint, token=token)
     info = api.repo_info(name, revision=revision, repo_type=kind, files_metadata=True)
     listed = {one.rfilename: int(one.size or 0) for one in info.siblings or ()}
-    wanted = sorted(path for path in listed if _public(path))
+    wanted = sorted(
+        path for path in listed if _public(path) and (path == MANIFEST or _listed(path)) and path not in _PAGES
+    )
     if len(wanted) > _MOST_FILES or sum(listed[path] for path in wanted) > _MOST_BYTES:
         raise _unlike(name, "the repository has more files or bytes than a release")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -198,10 +240,19 @@ def pull(
                 shutil.copyfile(got, target)
         files, _ = _collected(partial) if partial.exists() else ({}, [])
         certificate, verification = _checked(partial, files, public_key)
+        _require_manifest(partial, files, certificate, public_key)
+        for path, content in _made(partial, certificate, name, None, rows=ROWS in files).items():
+            assert isinstance(content, bytes)
+            (partial / path).write_bytes(content)
         os.rename(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Fetched(folder, certificate, verification)
+
+
+def _listed(path: str) -> bool:
+    """Whether a file belongs into the manifest: all but the manifest, and what is made from the certificate."""
+    return path != MANIFEST and Path(path).name not in _MADE
 
 
 def _public(path: str) -> bool:

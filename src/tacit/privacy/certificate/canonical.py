@@ -67,9 +67,14 @@ def freeze(value: Any) -> Any:
     return tuple(freeze(item) for item in value) if isinstance(value, list | tuple) else value
 
 
+def text(record: Mapping[str, Any]) -> str:
+    """The content of a certificate's file."""
+    return json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def write(path: Path, record: Mapping[str, Any]) -> None:
     """Write JSON, all or nothing (see `plain_files.write`)."""
-    plain_files.write(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    plain_files.write(path, text(record))
 
 
 def read(path: Path) -> Any:
