@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import stat
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
+from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent
+from tests.certificate_edits import identified, redigested
 from vault_cases import open_vault, unit_of
 
-from tacit.errors import MechanismError
+from tacit import hub
+from tacit.errors import AccountingError, CertificateError, FileError, MechanismError
+from tacit.hub.manifest import Manifest
+from tacit.privacy.accounting.events import flatten
+from tacit.privacy.certificate import fields
+from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.vault.isolation import behind
 
 
@@ -61,4 +71,78 @@ def files_are_the_curators(folder: Path) -> None:
         os.umask(before)
 
 
-PAPER_DETECTORS = (warnings_stay_inside, files_are_the_curators)
+KEPT = Path(__file__).parents[1] / "golden" / "certificates" / "format_2"
+MODEL = Path(__file__).parents[1] / "net" / "fixtures" / "models" / "transitions"
+
+
+def policies() -> dict[str, Any]:
+    """A certificate of a method of tacit's."""
+    record: dict[str, Any] = json.loads((KEPT / "policies.json").read_text(encoding="utf-8"))
+    return record | {"signature": None}
+
+
+def require_refused(record: dict[str, Any], what: str) -> None:
+    """Raise an alarm where an edited certificate verifies."""
+    try:
+        Certificate.from_json(redigested(record)).verify()
+    except CertificateError:
+        return
+    raise AssertionError(f"{what} verifies")
+
+
+def weights_are_the_manifests(folder: Path) -> None:
+    """Weights that are not those of the manifest are not loaded, be they consistent with their configuration."""
+    shutil.copytree(MODEL, folder / "model")
+    certificate = Certificate.load(folder / "model" / "certificate.json")
+    names = ("model.safetensors", "config.json", "certificate.json")
+    other = Manifest(certificate.digest, dict.fromkeys(names, "0" * 64))
+    (folder / "model" / "manifest.json").write_text(other.text())
+    try:
+        hub.load(folder / "model")
+    except FileError:
+        return
+    raise AssertionError("other weights than the manifest's are loaded")
+
+
+def own_charges_are_certified(folder: Path) -> None:
+    """A certificate whose own charge is another epsilon than it certifies does not verify."""
+    record = policies()
+    for epsilon in (0.01, 100.0):
+        total = {**record["total"], "epsilon": epsilon, "budget_epsilon": 100.0}
+        releases = [row | {"epsilon": epsilon} for row in record["releases"]]
+        require_refused({**record, "releases": releases, "total": total}, f"an own charge of {epsilon}")
+
+
+def plans_have_no_other_field(folder: Path) -> None:
+    """One unknown field in a plan of tacit's own does not free the lines for people."""
+    record = policies()
+    other = {**record, "plan": record["plan"] | {"unknown": 1}, "covered": ["everything, and everybody is safe"]}
+    require_refused(identified(other), "a plan with an unknown field")
+
+
+def texts_are_plain(folder: Path) -> None:
+    """What hides something from whoever reads it is no text of a certificate."""
+    record = policies()
+    for hidden in ("\x1b[8m", "\u202e", "\ud800"):
+        require_refused({**record, "ledger_head": record["ledger_head"] + hidden}, f"a text with {hidden!a}")
+
+
+def events_are_small(folder: Path) -> None:
+    """An event of many kinds of sampled steps is refused before it is priced."""
+    steps = [PoissonSampledDpEvent(0.01 + 0.01 * i, GaussianDpEvent(4.0)) for i in range(12)]
+    try:
+        fields.require_few_kinds(flatten(ComposedDpEvent(steps)))
+    except AccountingError:
+        return
+    raise AssertionError("an event of 12 kinds of sampled steps is priced")
+
+
+PAPER_DETECTORS = (
+    warnings_stay_inside,
+    files_are_the_curators,
+    weights_are_the_manifests,
+    own_charges_are_certified,
+    plans_have_no_other_field,
+    texts_are_plain,
+    events_are_small,
+)

@@ -6,10 +6,14 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tacit import plain_files
+from tacit import plain_files, plain_text
+from tacit.errors import PlanError
+from tacit.hub import manifest
+from tacit.privacy.certificate import fields, words
 from tacit.privacy.vault import isolation
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -39,7 +43,51 @@ def files_that_all_may_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plain_files, "write", lambda path, content, mode=0o644: real(path, content))
 
 
+def manifests_that_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """A certificate's signature is taken for one of the weights beside it."""
+    patch.setattr(manifest.Manifest, "require", lambda self, *arguments, **fields: None)
+
+
+def charges_of_ones_own(patch: pytest.MonkeyPatch) -> None:
+    """A certificate's own charge is whatever it says."""
+    real = fields.contradictions
+
+    def broken(record: Any, event: Any) -> Iterator[tuple[str, str]]:
+        return (one for one in real(record, event) if not one[0].startswith("releases"))
+
+    patch.setattr(fields, "contradictions", broken)
+
+
+def plans_with_any_field(patch: pytest.MonkeyPatch) -> None:
+    """A plan that cannot be rebuilt counts as one with a piece of the user's own, and frees all lines."""
+    real = words.plan_of
+
+    def broken(method: str, stated: Any) -> Any:
+        try:
+            return real(method, stated)
+        except PlanError:
+            return None
+
+    patch.setattr(words, "plan_of", broken)
+    patch.setattr(words, "_ONES_OWN", "")
+
+
+def texts_as_they_come(patch: pytest.MonkeyPatch) -> None:
+    """Control characters and half surrogates are texts like any others."""
+    patch.setattr(plain_text, "plain", lambda text, *, lines=False: True)
+
+
+def events_of_any_size(patch: pytest.MonkeyPatch) -> None:
+    """Whoever verifies a certificate prices as many kinds of steps as it states."""
+    patch.setattr(fields, "require_few_kinds", lambda leaves: None)
+
+
 PAPERS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("warnings of one thread are let out by another", warnings_that_are_caught, ("warnings_stay_inside",)),
     ("the curator's files are readable by all", files_that_all_may_read, ("files_are_the_curators",)),
+    ("files beside a certificate are not compared", manifests_that_are_not_compared, ("weights_are_the_manifests",)),
+    ("an own charge of any size", charges_of_ones_own, ("own_charges_are_certified",)),
+    ("an unknown field frees the lines", plans_with_any_field, ("plans_have_no_other_field",)),
+    ("hidden characters in certificates", texts_as_they_come, ("texts_are_plain",)),
+    ("events of any size", events_of_any_size, ("events_are_small",)),
 )

@@ -58,7 +58,14 @@ def stated_axes(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:
 
 
 def axes_of(stated: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Axes that a certificate states; it names no edges, which the guarantee does not depend on: one bin each."""
+    """Axes that a certificate states; it names no edges, which the guarantee does not depend on: one bin each.
+
+    Raises:
+        PlanError: an axis has a field that none has.
+    """
+    stated = list(stated)
+    for axis in stated:
+        check("axes", sorted(axis), axis.keys() <= {"column", "index", "bins"}, "column, index and bins")
     return [{"column": axis["column"], "index": axis.get("index", 0), "edges": [0.0, 1.0]} for axis in stated]
 
 
