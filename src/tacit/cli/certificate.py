@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tacit import plain_files
 from tacit.cli.console import require_new, say, say_json
 from tacit.cli.declarations import (
     CertificateLabel,
@@ -19,15 +17,13 @@ from tacit.cli.declarations import (
     LedgerShow,
     LedgerVerify,
 )
-from tacit.errors import CertificateError, FileError, LedgerError
+from tacit.cli.keys import signing_key
+from tacit.errors import CertificateError, LedgerError
 from tacit.evaluation import audits
 from tacit.privacy.certificate import markdown as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.folds import FOLDS, JUDGING
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FOLDED = ("register", "callback", "actor")
 """Kinds of notes that are not shown one by one: their times are those of single meetings."""
@@ -98,29 +94,6 @@ def sign(command: CertificateSign) -> None:
     signed = certificate.sign(key)
     signed.save(command.out)
     say(f"Signed. Others verify it with: tacit certificate verify {command.out} --public-key {_key(signed)}")
-
-
-def signing_key(path: Path) -> Ed25519PrivateKey:
-    """The key in a PEM file.
-
-    Raises:
-        FileError: the key is not a readable Ed25519 key.
-    """
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    key = None
-    with suppress(OSError, ValueError, TypeError, UnsupportedAlgorithm):
-        key = load_pem_private_key(plain_files.read(path), password=None)
-    if not isinstance(key, Ed25519PrivateKey):
-        raise FileError(
-            "the file is missing or holds no Ed25519 private key without a password",
-            where=str(path),
-            expected="a PEM file",
-            remedy="make one with: openssl genpkey -algorithm ed25519 -out key.pem",
-        )
-    return key
 
 
 def _load(path: Path) -> Certificate:

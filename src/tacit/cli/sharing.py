@@ -62,7 +62,7 @@ def push(command: HubPush) -> None:
     Raises:
         FileError, CertificateError: the folder may not be published.
     """
-    from tacit.cli.certificate import signing_key
+    from tacit.cli.keys import signing_key
     from tacit.hub import sharing
 
     key = None if command.private_key is None else signing_key(command.private_key)
