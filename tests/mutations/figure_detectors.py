@@ -12,6 +12,7 @@ from experiments.ope_rare_scores import LAWS, SHARES, coverage
 from tacit.evaluation.audits.bounds import least_epsilon
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.certificate import fields, markdown
+from tacit.privacy.gradients import clipping
 
 SAMPLED = SelfComposedDpEvent(PoissonSampledDpEvent(0.05, GaussianDpEvent(1.0)), 40)
 DELTA = 1e-5
@@ -36,4 +37,13 @@ def figures_of_sampled_plans(folder: Path) -> None:
     assert least <= bound.check_epsilon, f"a lower bound of {least:.5f} lies above epsilon, {bound.check_epsilon:.5f}"
 
 
-FIGURE_DETECTORS = (rare_scores_are_covered, figures_of_sampled_plans)
+def long_sums_lose_nothing(folder: Path) -> None:
+    """What many small contributions add to a large sum is all there: 200 blocks of 0.1 on top of 2^53."""
+    sums, lost = np.full((1, 1), 2.0**53), np.zeros((1, 1))
+    for _ in range(200):
+        clipping.clipped_sums(np.full((1024, 1), 0.1 / 1024), 1.0, np.zeros(1024, np.int64), 1, sums, lost)
+    kept = float(sums[0, 0] - 2.0**53) + float(lost[0, 0])
+    assert abs(kept - 20) < 1e-9, f"of 20 clips {kept:.4g} are in the sum"
+
+
+FIGURE_DETECTORS = (long_sums_lose_nothing, rare_scores_are_covered, figures_of_sampled_plans)

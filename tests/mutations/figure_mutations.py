@@ -12,6 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from tacit.methods.off_policy_evaluation import intervals
 from tacit.privacy.certificate import markdown
+from tacit.privacy.gradients import clipping
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -52,8 +53,18 @@ def upper_as_lower(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(privacy_loss_distribution, "from_gaussian_mechanism", pessimistic)
 
 
+def sums_in_one_level(patch: pytest.MonkeyPatch) -> None:
+    """Blocks are added without what is rounded away of them."""
+
+    def add_to(total: np.ndarray, lost: np.ndarray, block: np.ndarray) -> None:
+        total += block
+
+    patch.setattr(clipping, "add_to", add_to)
+
+
 FIGURES: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("normal tail for rare scores", normal_tail, ("rare_scores_are_covered",)),
+    ("sums in one level", sums_in_one_level, ("long_sums_lose_nothing",)),
     ("power of any mechanism", loose_power, ("figures_of_sampled_plans",)),
     ("upper bound as a lower one", upper_as_lower, ("figures_of_sampled_plans",)),
 )

@@ -78,6 +78,16 @@ def test_sums_are_those_of_each_replicate() -> None:
     assert clipped_sums(np.zeros((0, 2)), 1.0, np.zeros(0, np.int64), 2).shape == (2, 2)
 
 
+def test_what_a_long_sum_rounds_away_is_kept() -> None:
+    """Blocks of 0.1 on top of a total so large that each of them alone would be rounded by up to a half."""
+    sums, lost, blocks = np.full((1, 1), 2.0**53), np.zeros((1, 1)), 200
+    ones = np.full((1024, 1), 0.1 / 1024)
+    for _ in range(blocks):
+        clipped_sums(ones, 1.0, np.zeros(1024, np.int64), 1, sums, lost)
+    kept = float(sums[0, 0] - 2.0**53) + float(lost[0, 0])
+    assert kept == pytest.approx(0.1 * blocks, rel=1e-12)
+
+
 def test_blocks_of_vectors_are_added_up_before_their_sums_are() -> None:
     vectors = np.zeros((2048, 1))
     vectors[0], vectors[1024:] = 2.0**53, 1.0

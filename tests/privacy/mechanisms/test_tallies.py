@@ -27,10 +27,10 @@ class Given:
 def summed(sizes: tuple[int, ...], cells: Any, counts: Sequence[int], clip: float, replicate: Any = None) -> np.ndarray:
     """The clipped sums of units with so many rows each."""
     replicate = np.zeros(len(counts), np.int64) if replicate is None else replicate
-    sums = np.zeros((int(replicate.max(initial=0)) + 1, sum(sizes)))
+    sums, lost = np.zeros((2, int(replicate.max(initial=0)) + 1, sum(sizes)))
     owner = np.repeat(np.arange(len(counts)), counts)
-    clipped_tallies(Given(sizes), {"cells": np.asarray(cells)}, None, clip, owner, replicate, sums)
-    return sums
+    clipped_tallies(Given(sizes), {"cells": np.asarray(cells)}, None, clip, owner, replicate, sums, lost)
+    return sums + lost
 
 
 def dense(sizes: tuple[int, ...], cells: np.ndarray, counts: Sequence[int]) -> np.ndarray:

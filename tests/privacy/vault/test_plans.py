@@ -32,6 +32,13 @@ def test_the_promise_in_words_is_true_at_every_epsilon() -> None:
     assert plans.guarantee(SumPlan()) == "a noisy sum: not calibrated yet, so nothing is promised"
 
 
+def test_sums_of_more_units_than_are_proved_are_refused() -> None:
+    few, many = (Unit("person", "add_or_remove", n * 10**8) for n in (2, 3))
+    plans.account(SumPlan(steps=1, noise_multiplier=1.0), unit=few, delta=1e-10)
+    with pytest.raises(PlanError, match="300,000,000"):
+        plans.account(SumPlan(steps=1, noise_multiplier=1.0), unit=many, delta=1e-10)
+
+
 def test_a_sampled_plan_is_put_into_words_by_its_own_trade_off() -> None:
     plan = plans.calibrate(SumPlan(steps=4, sampling_rate=0.1), unit=UNIT, epsilon=1.0, delta=1e-5)
     assert "catches at most 8.206 % of true cases" in plans.guarantee(plan)  # not 0.05 e + 1e-5 = 13.6 %

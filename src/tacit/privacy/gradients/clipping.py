@@ -85,6 +85,7 @@ def clipped_sums(
     replicate: npt.NDArray[np.int64],
     replicates: int,
     sums: npt.NDArray[np.float64] | None = None,
+    lost: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.float64]:
     """The sum of each replicate's clipped contributions.
 
@@ -93,7 +94,8 @@ def clipped_sums(
         clip: the bound of each.
         replicate: [U], rising, from 0 to replicates - 1.
         replicates: R.
-        sums: [R, d], those of earlier units, which these are added to; None: zeros.
+        sums, lost: [R, d], those of earlier units, which these are added to, and what was rounded away of them; None:
+            zeros, and what is lost is added at the end.
 
     Returns:
         `sums`, float64, added up in the order of the units, blocks of `BLOCK` first (`proofs/floating_point.md`).
@@ -103,16 +105,26 @@ def clipped_sums(
     """
     vectors = _rows(contributions)
     factors = _factors(vectors, clip)
-    sums = np.zeros((replicates, vectors.shape[1])) if sums is None else sums
+    if sums is None or lost is None:
+        sums, lost = np.zeros((2, replicates, vectors.shape[1]))
+        return clipped_sums(vectors, clip, replicate, replicates, sums, lost) + lost
     ends = np.searchsorted(replicate, np.arange(replicates + 1))
-    for total, (start, end) in zip(sums, itertools.pairwise(ends), strict=True):
+    for total, rest, (start, end) in zip(sums, lost, itertools.pairwise(ends), strict=True):
         for first in range(start, end, BLOCK):
             block = slice(first, min(first + BLOCK, end))
             weights, added = factors[block], vectors[block]
             if not weights.all():  # 0 * NaN would be NaN
                 added = np.where(weights[:, None] > 0, added, 0.0)
-            total += weights @ added
+            add_to(total, rest, weights @ added)
     return sums
+
+
+def add_to(total: npt.NDArray[np.float64], lost: npt.NDArray[np.float64], block: npt.NDArray[np.float64]) -> None:
+    """Add a block's sum [d] to a total [d], and to `lost` [d] exactly what is rounded away of it (Knuth's TwoSum)."""
+    before = total.copy()
+    total += block
+    taken = total - before
+    lost += (before - (total - taken)) + (block - taken)
 
 
 def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float64]:

@@ -64,7 +64,7 @@ def vectors_of(contribution: Contribution | Tally, rows: Rows, state: Any) -> Fl
 
 
 def clipped_tallies(
-    tally: Tally, rows: Rows, state: Any, clip: float, owner: Integers, replicate: Integers, sums: Floats
+    tally: Tally, rows: Rows, state: Any, clip: float, owner: Integers, replicate: Integers, sums: Floats, lost: Floats
 ) -> None:
     """Add the clipped contributions of units to the sums of their replicates.
 
@@ -75,10 +75,11 @@ def clipped_tallies(
         clip: the bound of a unit's contribution.
         owner: the unit of each row [M], rising, from 0 to U - 1.
         replicate: of each unit [U], rising, from 0 to R - 1.
-        sums: [R, d], float64, to be added to.
+        sums, lost: [R, d], float64, to be added to, and what is rounded away of them.
 
     Guarantee: each unit adds a vector of norm at most `clip`, whatever cells were named: its norm is computed from the
-    counts of its rows, in whole numbers. Blocks of `clipping.BLOCK` rows are added up first (`floating_point.md`).
+    counts of its rows, in whole numbers. Blocks of `clipping.BLOCK` rows are added up first,
+    and as many blocks before they are added to the sums (`floating_point.md`).
 
     Raises:
         MechanismError: the tally names cells that are not there; or see `clipping.checked_clip`.
@@ -90,11 +91,14 @@ def clipped_tallies(
     weights = (clipping.coefficients(norms, clip) * shares)[owner]
     ends = np.searchsorted(replicate[owner], np.arange(len(sums) + 1))
     columns = list(itertools.pairwise(np.cumsum([0, *tally.sizes])))
-    for total, (start, end) in zip(sums, itertools.pairwise(ends), strict=True):
-        for first in range(start, end, clipping.BLOCK):
-            block = slice(first, min(first + clipping.BLOCK, end))
-            for cell, (a, b) in zip(cells, columns, strict=True):
-                total[a:b] += np.bincount(cell[block], weights[block], b - a)
+    for total, rest, (start, end) in zip(sums, lost, itertools.pairwise(ends), strict=True):
+        for several in range(start, end, clipping.BLOCK**2):
+            added = np.zeros_like(total)
+            for first in range(several, min(several + clipping.BLOCK**2, end), clipping.BLOCK):
+                block = slice(first, min(first + clipping.BLOCK, end))
+                for cell, (a, b) in zip(cells, columns, strict=True):
+                    added[a:b] += np.bincount(cell[block], weights[block], b - a)
+            clipping.add_to(total, rest, added)
 
 
 def _squares(cells: Cells, sizes: tuple[int, ...], owner: Integers, count: Integers) -> Integers:

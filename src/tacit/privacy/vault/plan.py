@@ -33,6 +33,8 @@ from tacit.units import Unit
 from tacit.validation import check
 
 SMALLEST_DELTA = min(accounting.PROFILE_DELTAS)
+MOST_UNITS = 2 * 10**8
+"""Of which statement 1 of `proofs/floating_point.md` holds."""
 _SAFE_MU = 25.0  # even a Gaussian of this mu has epsilon 462 at the smallest delta
 
 AnyPlan = TypeVar("AnyPlan", bound=Plan)
@@ -235,8 +237,15 @@ def _require_proof(plan: Plan, unit: Unit) -> None:
 
 
 def check_delta(delta: float, unit: Unit) -> None:
-    """Raise a PlanError unless 0 < delta < 1 / population."""
+    """Raise a PlanError unless 0 < delta < 1 / population, and the population is one whose sums are proved."""
     check("delta", delta, 0 < delta < 1, "a number in (0, 1)")
+    if unit.size > MOST_UNITS:
+        raise PlanError(
+            f"the public population is {unit.size:,}",
+            where="plan",
+            expected=f"at most {MOST_UNITS:,}: of more units a float64 sum is not proved to move by one clip at most",
+            remedy="declare those who could be in these records, or split them into several data sets",
+        )
     if delta >= 1 / unit.size:
         raise PlanError(
             f"delta {delta:.3g} is not below 1 / population = {1 / unit.size:.3g}",

@@ -56,17 +56,17 @@ class VectorStep:
 
     def added(self, records: Records, noise: SecretNoise, begun: Float64, expected: float) -> Float64:
         """`begun` [R, d] with the clipped sum of a fresh sample for each replicate; in place."""
-        clip, replicates = self.part.clip_norm, len(begun)
+        clip, replicates, lost = self.part.clip_norm, len(begun), np.zeros_like(begun)
         if not callable(self.work):
             for rows, owner, replicate in records.flat_rows(self.part):
-                clipped_tallies(self.work, rows, self.state, clip, owner, replicate, begun)
-            return begun
+                clipped_tallies(self.work, rows, self.state, clip, owner, replicate, begun, lost)
+            return np.add(begun, lost, out=begun)
         for rows in records.pieces(self.part, getattr(self.work, "summary", None), self.size):
             vectors = np.asarray(self.work(rows, self.state), np.float64)
             if vectors.shape != (len(rows["replicate"]), self.size):
                 raise ValueError("not one vector a unit")
-            clipping.clipped_sums(vectors, clip, rows["replicate"], replicates, begun)
-        return begun
+            clipping.clipped_sums(vectors, clip, rows["replicate"], replicates, begun, lost)
+        return np.add(begun, lost, out=begun)
 
     def handed_out(self, mean: Float64) -> Float64:
         """The mean as the caller gets it."""
