@@ -30,7 +30,7 @@ def test_a_dry_run_prints_the_promise_and_writes_nothing(tmp_path: Path, capsys:
     assert run("train", "CartPole-v1", "--out", str(tmp_path / "run"), "--dry-run") == 0
     out = capsys.readouterr().out
     assert "promises (1, 1e-05)-differential privacy to every person." in out
-    assert "200 noisy sum(s) over 8 person(s) met for each, everyone in at most 1" in out
+    assert "200 noisy sum(s) over about 8 person(s) met for each, everyone in at most 1" in out
     assert "200 round(s) of 8 people: 1,600 are met. Noise of a round: 6.19 (first) to 6.98 (last)" in out
     assert "The people are simulated" in out
     assert out.endswith("Dry run: nobody was met and nothing was spent.\n")
