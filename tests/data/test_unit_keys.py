@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import unicodedata
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ def test_one_key(text, ids):
 
 
 MISSING = [None, float("nan"), np.nan, pd.NA, pd.NaT, decimal.Decimal("nan"), "", " \t", "NA", "nan", "NaN", "N/A"]
-MISSING += [" null\n", "None", "<NA>", b""]
+MISSING += [" null\n", "None", "<NA>", b"", "\u200b", "\u2800\ufeff", "\x00"]
 
 
 @pytest.mark.parametrize("value", MISSING, ids=str)
@@ -64,6 +65,11 @@ TWINS = [
     ("a\ufe0f", "a"),
     ("a\x00", "a"),
     ("\u03b1\u0345", "\u03b1\u03b9"),
+    ("e\u200d\u0301", "\u00e9"),
+    ("e\u034f\u0301", "\u00e9"),
+    ("\uac00\u200b\u11a8", "\uac01"),
+    ("\u0131", "I"),
+    ("a\u2800", "a"),
 ]
 
 
@@ -84,6 +90,15 @@ def test_other_differences_are_no_twins(one, other):
 
 def test_white_space_is_what_python_strips():
     assert "".join(chr(code) for code in range(0x110000) if chr(code).isspace()) == unit_keys.WHITE
+
+
+def test_what_nobody_sees_changes_nothing_wherever_it_stands():
+    for form in ("NFC", "NFD"):
+        text = unicodedata.normalize(form, "\u00e9\uac01\u1e69n")
+        for place in range(len(text) + 1):
+            for hidden in "\u200b\u200d\u00ad\u034f\ufeff\ufe0f\u115f\u180e\x01":
+                parted = text[:place] + hidden + text[place:]
+                assert unit_keys.folded(parted) == "\u00e9\uac01\u1e69n", (form, place, hex(ord(hidden)))
 
 
 def test_folding_again_changes_nothing():

@@ -82,6 +82,18 @@ def judged_by_others(folder: Path) -> None:
         assert evaluated(next(policies)).value.interval is None, "a policy of unknown origin has an interval"
         first, second = (evaluated(next(policies), origin=ope.Origin.public()).value.interval for _ in range(2))
         assert 0.95 < first.level < second.level, "evaluations that came before are not counted"
+        own = [evaluated(_own(share), 1 + share, origin=ope.Origin.public()).value.interval for share in (0.2, 0.3)]
+        assert second.level < own[0].level < own[1].level, "a policy changed behind its name"
+
+
+def _own(share: float) -> Any:
+    """A policy of a user's own class, whose fields do not show what it does."""
+
+    class Own(ope.Uniform):
+        def probabilities(self, observations: Any) -> Any:
+            return np.tile([share, 1 - share], (len(observations), 1))
+
+    return Own(2)
 
 
 FOLD_DETECTORS = (budget_of_folds, judged_by_others)

@@ -58,6 +58,13 @@ def evaluations_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(origins, "level_after", lambda level, count: level)
 
 
+def classes_by_their_names(patch: pytest.MonkeyPatch) -> None:
+    """A policy of a class of the user's own is known again by its name, whatever it reads now."""
+    from tacit.methods.off_policy_evaluation import targets
+
+    patch.setattr(targets, "fixed_by_digest", lambda value: True)
+
+
 FOLDS = (
     ("a fold's charge forgotten", charge_of_a_fold_forgotten, ("budget_of_folds",)),
     ("movers' deltas forgotten", movers_deltas_forgotten, ("budget_of_folds",)),
@@ -65,4 +72,5 @@ FOLDS = (
     ("teachers judge", teachers_judge, ("judged_by_others",)),
     ("undeclared is public", undeclared_is_public, ("judged_by_others",)),
     ("evaluations not counted", evaluations_not_counted, ("judged_by_others",)),
+    ("classes by their names", classes_by_their_names, ("judged_by_others",)),
 )

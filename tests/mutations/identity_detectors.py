@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def people_stay_apart(folder: Path) -> None:
 
 def twins_are_refused(folder: Path) -> None:
     """Ids that differ by case or form alone, in one chunk, in two, in two files."""
-    for one, other in (("Ann", "ann"), ("caf\u00e9", "cafe\u0301"), ("12", "1\u200b2")):
+    for one, other in (("Ann", "ann"), ("caf\u00e9", "cafe\u0301"), ("12", "1\u200b2"), ("\u00e9", "e\u200d\u0301")):
         assert refused(lambda pair=(one, other): read(pair)), "one person passes for two"
         files = [folder / f"{name}.parquet" for name in "ab"]
         for path, name in zip(files, (one, other), strict=True):
@@ -130,6 +131,18 @@ def one_ledger_for_all_sources(folder: Path) -> None:
         assert refused(lambda alone=alone: budget.require_only(alone)), "a second ledger for the same people"
 
 
+def one_ledger_for_a_folder_and_its_parts(folder: Path) -> None:
+    """A folder of records, a folder in it and the folder around it are the same people: the first one's ledger pays."""
+    nested = [folder / "all", folder / "all" / "some", folder / "all" / "some" / "one"]
+    nested[-1].mkdir(parents=True)
+    commands = [Imitate(source=(path,), out=folder / "out", epsilon=1.0, delta=1e-4) for path in nested]
+    with budget.open_ledger(commands[1], Unit("person", "add_or_remove", 100)) as ledger:
+        ledger.note("look", "an entry")
+    for command in (commands[0], commands[2]):
+        assert refused(lambda command=command: budget.require_only(command)), "a second ledger for the same people"
+        budget.require_only(dataclasses.replace(command, ledger=folder / "all" / "some.ledger"))
+
+
 def edits_move_no_half(folder: Path) -> None:
     """Rows of people with ids are edited, one person after another: nobody's half changes, in a vault or in shards."""
     units = [[i / 10] for i in range(30)]
@@ -150,5 +163,6 @@ IDENTITY_DETECTORS = (
     windows_stay_inside,
     events_are_no_episodes,
     one_ledger_for_all_sources,
+    one_ledger_for_a_folder_and_its_parts,
     edits_move_no_half,
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import pytest
 
 from tacit.cli import budget
-from tacit.data import ingest, unit_keys
+from tacit.data import codes, ingest, unit_keys
 from tacit.data.codes import Digests, Names
 from tacit.data.sources import keyed
 from tacit.data.sources.expressions import Expression
@@ -76,6 +77,23 @@ def windows_by_the_column(patch: pytest.MonkeyPatch) -> None:
 def events_become_episodes(patch: pytest.MonkeyPatch) -> None:
     """Every change of unit ends an episode, also where the unit comes again."""
     patch.setattr(ingest.Ingest, "_require_together", lambda self, codes, changes, done: None)
+
+
+def invisible_after_form(patch: pytest.MonkeyPatch) -> None:
+    """Invisible characters are taken out of a text whose form is settled already, of a letter and its sign."""
+
+    def folded(text: str) -> str:
+        for _ in range(2):
+            text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
+        return " ".join("".join(c for c in text if not unit_keys._invisible(c)).split())
+
+    patch.setattr(unit_keys, "folded", folded)
+    patch.setattr(codes, "folded", folded)
+
+
+def folders_unseen(patch: pytest.MonkeyPatch) -> None:
+    """A ledger is known with the very folder that was named, not with those in it and around it."""
+    patch.setattr(budget, "_notes_around", lambda source: iter(()))
 
 
 def ledger_with_the_first_source(patch: pytest.MonkeyPatch) -> None:

@@ -338,6 +338,8 @@ MUTATIONS = (
     Mutation("twins unseen", identity_mutations.twins_unseen, ("twins_are_refused",)),
     Mutation("twins unseen across chunks", identity_mutations.twins_unseen_across_chunks, ("twins_are_refused",)),
     Mutation("twins unseen across shards", identity_mutations.twins_unseen_across_shards, ("twins_meet_in_shards",)),
+    Mutation("invisible characters after the form", identity_mutations.invisible_after_form, ("twins_are_refused",)),
+    Mutation("folders unseen", identity_mutations.folders_unseen, ("one_ledger_for_a_folder_and_its_parts",)),
     Mutation("windows by the column", identity_mutations.windows_by_the_column, ("windows_stay_inside",)),
     Mutation("events become episodes", identity_mutations.events_become_episodes, ("events_are_no_episodes",)),
     Mutation(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
-from round_cases import POOL, SLACK, rounds_of
+from round_cases import EXPECTED, POOL, SLACK, Marked, close, marks, opened, rounds_of, still
+from round_cases import plan_of as rounds_plan
 from tests.agents.language.uneven_models import Uneven
 from tests.methods.alignment.small import WRITER, Letters, plan_of, texts_of
+from user_cases import Scripted
 
+from tacit.errors import LedgerError
 from tacit.methods.alignment.people import People
 from tacit.methods.alignment.writing import Writing
 
@@ -35,6 +39,24 @@ def full_rounds(folder: Path) -> None:
     assert moved <= 1 + SLACK, f"one person moved the sums by {moved:.3g} clips"
 
 
+def one_contribution_each(folder: Path) -> None:
+    """Somebody who comes as 11 and as 11.0, or before and after twins became different people, contributes once."""
+    sums = rounds_of(folder / "types", ["11", "11.0"], arriving=[[11], [11.0], ["11"], []])  # type: ignore[list-item]
+    assert np.linalg.norm(sums, axis=1).sum() <= 1 + SLACK, "one person is several"
+    for first in (None, "exact"):
+        total = 0.0
+        for law in (first, None if first else "exact"):
+            users = Scripted([[["P1"]]], marks(["P1"]))
+            users.unit_key = law  # type: ignore[attr-defined]
+            vault = opened(folder / str(first), users)
+            with contextlib.suppress(LedgerError):
+                run = vault.reserve(rounds_plan())
+                vault.enroll(run, still)
+                total += np.linalg.norm(vault.noisy_sum(run, run.plan.parts()[0].name, Marked())) * EXPECTED
+            close(vault)
+        assert 1 - SLACK <= total <= 1 + SLACK, f"one person contributed {total:.3g} times"
+
+
 def completions_of_others(folder: Path) -> None:
     """Without one person, and in another order, all others are served with the same bits.
 
@@ -52,4 +74,9 @@ def completions_of_others(folder: Path) -> None:
             assert same, f"the {name} of others depend on who else is served"
 
 
-ROUND_DETECTORS: tuple[Callable[[Path], None], ...] = (rounds_of_a_pool, full_rounds, completions_of_others)
+ROUND_DETECTORS: tuple[Callable[[Path], None], ...] = (
+    rounds_of_a_pool,
+    full_rounds,
+    one_contribution_each,
+    completions_of_others,
+)

@@ -13,6 +13,7 @@ from tacit.data import unit_keys
 from tacit.methods.alignment import writing
 from tacit.methods.alignment.people import People
 from tacit.privacy import deals
+from tacit.privacy.vault import arrivals
 from tacit.privacy.vault.user_vault import UserVault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -74,10 +75,22 @@ def batches_of_those_who_are_there(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(writing, "alone", alone)
 
 
+def law_of_twins_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Who contributed under one law of twins is not known under the other."""
+    patch.setattr(arrivals, "require_law", lambda ledger, *, exact: None)
+
+
+def ids_as_they_are_printed(patch: pytest.MonkeyPatch) -> None:
+    """An id that is no text is what Python prints of it: 1 and 1.0 are two people."""
+    patch.setattr(arrivals, "text", lambda person: "" if person is None else str(person))
+
+
 ROUNDS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("slots by rank", slots_by_rank, ("rounds_of_a_pool",)),
     ("rounds by the order of the file", rounds_by_the_order_of_the_file, ("rounds_of_a_pool",)),
     ("arrivals cut off", arrivals_cut_off, ("full_rounds",)),
+    ("law of twins forgotten", law_of_twins_forgotten, ("one_contribution_each",)),
+    ("ids as they are printed", ids_as_they_are_printed, ("one_contribution_each",)),
     ("coins of one stream", coins_of_one_stream, ("completions_of_others",)),
     ("batches of those who are there", batches_of_those_who_are_there, ("completions_of_others",)),
 )

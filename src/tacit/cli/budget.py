@@ -77,8 +77,9 @@ def sources(command: Command) -> tuple[Path, ...]:
 def require_only(command: Command) -> None:
     """Refuse any ledger but the one that the records began with, all of them.
 
-    Where it lies is noted with each source of private records on first use. So a copy or another place of the folder
-    knows it too; a ledger that was moved is known by the random name that it gave the records.
+    Where it lies is noted with each source of private records on first use, and looked for with folders that hold a
+    source and with what lies in one. So a copy or another place of the folder knows it too; a ledger that was moved is
+    known by the random name that it gave the records.
 
     Raises:
         LedgerError: --ledger names another, the one that was noted is gone, or another one lies in its place.
@@ -94,7 +95,15 @@ def require_only(command: Command) -> None:
                 expected="that one: of two ledgers neither knows what the other promised, and both promises add up",
                 remedy=_remedy(source, beside, place, alone=len(sources(command)) == 1),
             )
-        if note is not None and (not os.path.exists(chosen) or Ledger.read(chosen).dataset_id != note["dataset"]):
+        for other in filter(None, map(_read_note, _notes_around(source))):
+            if chosen != other["path"] and not (os.path.exists(chosen) and _dataset(chosen) == other["dataset"]):
+                raise LedgerError(
+                    "these records have a ledger already: a folder that holds them, or a part of them, was used before",
+                    where=other["path"],
+                    expected="that one: of two ledgers neither knows what the other promised, and both promises add up",
+                    remedy=f"give --ledger {other['path']}",
+                )
+        if note is not None and (not os.path.exists(chosen) or _dataset(chosen) != note["dataset"]):
             raise LedgerError(
                 "the ledger of these records is not where it was",
                 where=place,
@@ -104,6 +113,19 @@ def require_only(command: Command) -> None:
                     f"released from these records, remove {_note_of(source)}"
                 ),
             )
+
+
+def _dataset(ledger: str) -> str:
+    """The random name that a ledger gave its records."""
+    return Ledger.read(ledger).dataset_id
+
+
+def _notes_around(source: Path) -> Iterator[Path]:
+    """Where a ledger would be noted with folders that hold these records, and with parts of a folder of others'."""
+    data = Path(_real(source))
+    yield from (folder.with_name(f"{folder.name}.{_NOTE}") for folder in data.parents if folder.name)
+    if data.is_dir() and _note_of(data).parent != data:
+        yield from sorted(data.rglob(f"*.{_NOTE}"))
 
 
 def _remedy(source: Path, beside: str, place: str, *, alone: bool) -> str:
@@ -128,7 +150,11 @@ def _noted(data: Path) -> dict[str, str] | None:
     Raises:
         LedgerError: the note is damaged.
     """
-    path = _note_of(data)
+    return _read_note(_note_of(data))
+
+
+def _read_note(path: Path) -> dict[str, str] | None:
+    """What a note says, or None where there is none (see `_noted`)."""
     try:
         note = json.loads(plain_files.text(path))
         return {"path": str(note["path"]), "dataset": str(note["dataset"])}

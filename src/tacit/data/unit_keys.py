@@ -5,7 +5,7 @@ Files, frames, arrays, databases, positions, texts, devices and registers all as
 - A key is a text without white space (Unicode's) at its ends. Whole numbers of any size are the texts of their digits,
   and so are decimals and floats without a fraction; bytes are their hexadecimal digits. "1", "01" and "1.0" are three
   keys. Fractions, truth values, dates and all else are no ids.
-- Nothing is no id, and neither are the words for nothing, such as NA (`columns.MISSING`).
+- Nothing is no id, and neither are the words for nothing, such as NA (`columns.MISSING`), nor what nobody sees.
 - *Twins* are keys that a person could take for one: alike but for case, width, Unicode form, runs of white space or
   invisible characters (`folded`). They are refused, unless it is declared that they are different units, or one.
 """
@@ -40,7 +40,7 @@ WHITE += "\u202f\u205f\u3000"
 """White space as `str.strip` has it."""
 _EXACT = 1 << 53
 """From here on, floats skip whole numbers, and two ids may have become one."""
-_IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+_IGNORED = "\u2800\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 """Characters that nobody sees, beside those of Unicode's kinds Cf and Cc and the variation selectors."""
 
 
@@ -62,7 +62,7 @@ def key(value: Any, unit_key: UnitKey | None = None) -> str:
         text = bytes(value).hex()
     else:
         text = _digits(value)
-    if text in MISSING:
+    if text in MISSING or not folded(text):
         raise NoKey("is missing")
     return folded(text) if unit_key == "folded" else text
 
@@ -148,9 +148,11 @@ def folded(text: str) -> str:
     """What is left of a key without case, width, Unicode form, invisible characters and runs of white space."""
     if text.isascii() and text.isprintable() and "  " not in text:
         return text.lower()
-    for _ in range(2):  # a case may open a form, and a form a case
-        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
-    return " ".join("".join(c for c in text if not _invisible(c)).split())
+    before = None
+    while text != before:  # a case may open a form, a form a case, and what nobody sees may part a letter from its sign
+        before, seen = text, "".join(c for c in text if not _invisible(c))
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", seen).upper().casefold())
+    return " ".join(text.split())
 
 
 @cache

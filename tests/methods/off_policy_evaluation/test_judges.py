@@ -213,3 +213,25 @@ def test_a_function_may_change_behind_its_name() -> None:
     assert fixed_by_digest(None)
     assert fixed_by_digest(LinearQ(OneHot(2), np.zeros((2, 2))))
     assert not fixed_by_digest(Callable("json:loads", 2))
+
+
+def test_a_class_of_the_users_own_is_new_every_time_since_it_may_read_what_changes(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path)
+
+    def own(share: float) -> Any:
+        class Own(Uniform):
+            def probabilities(self, observations: Any) -> Any:
+                return np.tile([share, 1 - share], (len(observations), 1))
+
+        return Own(2)
+
+    def level(policy: Any, epsilon: float) -> float:
+        interval = fit(calibrated(vault, epsilon=epsilon), vault, policy, origin=Origin.public()).value.interval
+        assert interval is not None
+        return interval.level
+
+    assert not fixed_by_digest(own(0.5))
+    assert level(own(0.5), 1.0) == 0.95
+    assert level(Uniform(2), 1.0) == pytest.approx(0.975)
+    assert level(own(0.4), 1.1) == pytest.approx(1 - 0.05 / 3)  # the name is that of the first one
+    assert level(Uniform(2), 1.1) == pytest.approx(0.975)

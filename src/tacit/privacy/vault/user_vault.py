@@ -36,6 +36,7 @@ from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
 from tacit.privacy.noise.lattice import rounded
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
+from tacit.privacy.vault import arrivals
 from tacit.privacy.vault.base import BaseVault, Run, refused
 from tacit.privacy.vault.enrolled import enrolled_rows
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, handed, require_pure_form
@@ -165,6 +166,7 @@ class UserVault(BaseVault):
                 raise refused("the register's key lies in a ledger's folder", "a key that is stored elsewhere")
         self.spec = users.spec
         self._users, self._register = users, register
+        self._exact = getattr(users, "unit_key", None) == "exact"  # whether twins are different people
         self._void_if_seeded()
         self._checks = IsolationChecks(users.spec)
         self._batch: _EnrolledBatch | None = None
@@ -179,6 +181,7 @@ class UserVault(BaseVault):
         """As `BaseVault.reserve`; from now on the ledger needs this register, at least as new as it is now."""
         with MUTEX:
             run = super().reserve(plan)
+            arrivals.note_law(self.ledgers, exact=self._exact)
             self._note()
         return run
 
@@ -212,10 +215,10 @@ class UserVault(BaseVault):
             self._note()
 
         def serve() -> dict[str, npt.NDArray[Any]]:
-            replicate = np.repeat(np.arange(self.replicates), [len(arrivals) for arrivals in people])
+            replicate = np.repeat(np.arange(self.replicates), [len(those) for those in people])
             places = None
             if placed:
-                places = np.concatenate([np.arange(len(arrivals)) for arrivals in people]) % parts[0].users
+                places = np.concatenate([np.arange(len(those)) for those in people]) % parts[0].users
             served = self._users.serve(people, actor)
             return enrolled_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted, places)
 
@@ -300,18 +303,14 @@ class UserVault(BaseVault):
         """Put a value that came out of the run together with its certificate."""
         name, actors = self.unit.name, sorted(self._remembered(run, ACTOR))
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
-        arrivals, register = meetings(name)
+        coming, register = meetings(name)
         assumptions = (
-            arrivals,
+            coming,
             "who was drawn from the pool for a round stays secret" if pooled else register,
             *(f"the user's {actor}, with which people were served, keeps nothing of them" for actor in actors),
             *([exact(name)] if self._exact else []),
         )
         return self._certified(run, value, label, assumptions)
-
-    @property
-    def _exact(self) -> bool:  # whether twins are different people, as the users say
-        return getattr(self._users, "unit_key", None) == "exact"
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -340,10 +339,9 @@ class UserVault(BaseVault):
                 )
         self._require_pool(plan)
         for ledger in self.ledgers:
-            for entry in reversed(ledger.entries()):
-                if entry.kind == "note" and entry.payload["kind"] == NOTE:
-                    self._register.require(entry.payload["text"])
-                    break
+            if heads := arrivals.noted(ledger, NOTE):
+                self._register.require(heads[-1])
+                arrivals.require_law(ledger, exact=self._exact)
         self._register.bind([ledger.dataset_id for ledger in self.ledgers])
 
     def _note(self) -> None:
@@ -401,7 +399,7 @@ class UserVault(BaseVault):
         keys = [
             f"{ledger.dataset_id}/{spell(key)}" if key and (most is None or place < most) else ""
             for ledger, those in zip(self.ledgers, people, strict=True)
-            for place, key in enumerate(map(_key, those))
+            for place, key in enumerate(map(arrivals.key, those))
         ]
         return people, self._register.reserve(run.plan_id, keys, part.participations)
 
@@ -410,14 +408,16 @@ class UserVault(BaseVault):
         steps = {part.name: part.steps for part in run.plan.parts()}
         period = -(-max(steps.values()) // participations)
         now = max(most - self.steps_left(run, name) for name, most in steps.items())
-        rounds = deals.choose(unit_keys.names(map(_key, pool)), run.plan_id, period, purpose="round")
+        rounds = deals.choose(unit_keys.names(map(arrivals.key, pool)), run.plan_id, period, purpose="round")
         return [person for person, turn in zip(pool, rounds, strict=True) if turn == now % period]
 
     def _came(self, expected: int) -> list[list[str]]:
         """Everybody who came by themselves: nobody is cut off, so that nobody's leaving lets another one in."""
 
         def arrive() -> list[list[str]]:
-            return [[_text(person) for person in those] for those in cast(Arriving, self._users).arrive(expected)]
+            return [
+                [arrivals.text(person) for person in those] for those in cast(Arriving, self._users).arrive(expected)
+            ]
 
         people = self._unseen(arrive)
         if len(people) != self.replicates:
@@ -428,8 +428,8 @@ class UserVault(BaseVault):
         """Everybody who is known beforehand, each once, by replicate; nothing where people come by themselves."""
 
         def known() -> list[list[str]]:
-            pools = [list(map(_text, pool)) for pool in getattr(self._users, "pool", ())]
-            spelled = [dict(zip(map(_key, pool), pool, strict=True)) for pool in pools]
+            pools = [list(map(arrivals.text, pool)) for pool in getattr(self._users, "pool", ())]
+            spelled = [dict(zip(map(arrivals.key, pool), pool, strict=True)) for pool in pools]
             return [[by_key[key] for key in sorted(by_key) if key] for by_key in spelled]
 
         return self._unseen(known)
@@ -451,7 +451,7 @@ class UserVault(BaseVault):
         if (pools or sampled) and len(pools) != self.replicates:
             raise _plan_error(plan, "there is another number of pools than replicates", "one pool a replicate")
         for pool in pools:
-            unit_keys.require_no_twins(map(_key, pool), "UserVault", "exact" if self._exact else None)
+            unit_keys.require_no_twins(map(arrivals.key, pool), "UserVault", "exact" if self._exact else None)
         if max(map(len, pools), default=0) > self.unit.size:
             raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")
 
@@ -463,19 +463,6 @@ class UserVault(BaseVault):
         elif key not in self._streams:
             self._streams[key] = CorrelatedNoise("independent", steps, 1, (1.0,), self._noise)
         return self._streams[key]
-
-
-def _text(person: Any) -> str:
-    """An id as the users spell it."""
-    return "" if person is None else str(person)
-
-
-def _key(person: str) -> str:
-    """By which somebody is known, however the id is spelled; "" for nobody."""
-    try:
-        return unit_keys.key(person)
-    except unit_keys.NoKey:
-        return ""
 
 
 def _vectors(

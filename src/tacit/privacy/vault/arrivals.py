@@ -1,0 +1,51 @@
+"""Who comes to be met: ids as texts and keys, and the law of who is one person, which a ledger remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tacit.data import unit_keys
+from tacit.errors import LedgerError
+from tacit.privacy.ledger.ledger import Ledger
+
+LAW = "unit_key"
+"""Under which kind of note a ledger holds that twins are different people."""
+
+
+def text(person: Any) -> str:
+    """An id as the users spell it; of one that is no text its key, since 1 and 1.0 are one person."""
+    return person if isinstance(person, str) else unit_keys.key_or_none(person) or ""
+
+
+def key(person: str) -> str:
+    """By which somebody is known, however the id is spelled; "" for nobody."""
+    return unit_keys.key_or_none(person) or ""
+
+
+def noted(ledger: Ledger, kind: str) -> list[str]:
+    """A ledger's notes of a kind, in order."""
+    payloads = [entry.payload for entry in ledger.entries() if entry.kind == "note"]
+    return [payload["text"] for payload in payloads if payload["kind"] == kind]
+
+
+def note_law(ledgers: Iterable[Ledger], *, exact: bool) -> None:
+    """Remember, once, that twins are different people, if they are."""
+    for ledger in ledgers:
+        if exact and not noted(ledger, LAW):
+            ledger.note(LAW, "exact")
+
+
+def require_law(ledger: Ledger, *, exact: bool) -> None:
+    """Refuse to meet people of a ledger under another law than before: who contributed would be let in again.
+
+    Raises:
+        LedgerError: twins were one person before and are different ones now, or the other way round.
+    """
+    if bool(noted(ledger, LAW)) != exact:
+        raise LedgerError(
+            "people were met before under another law of who is one person",
+            where=str(ledger.path),
+            expected="the unit_key with which they were first met: who contributed would be let in again",
+            remedy="give the users that unit_key",
+        )
