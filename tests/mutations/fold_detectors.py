@@ -73,6 +73,8 @@ def judged_by_others(folder: Path) -> None:
             plan = dataclasses.replace(PLAN, fold=fold).calibrate(unit=unit, epsilon=epsilon, delta=1e-5)
             return ope.fit(plan, vault, policy, **origin)
 
+        early = dataclasses.replace(PLAN, fold=0).calibrate(unit=unit, epsilon=1.25, delta=1e-5)
+        vault.reserve(early.about(ope.Behaviour()))
         taught = {fold: evaluated(ope.Behaviour(), 1.5, fold).certificate for fold in (None, 0)}
         own = evaluated(Release(next(policies), taught[0])).value.interval
         assert own is not None, "a policy that fold 0 taught cannot be judged by fold 1"
@@ -82,6 +84,9 @@ def judged_by_others(folder: Path) -> None:
         assert evaluated(next(policies)).value.interval is None, "a policy of unknown origin has an interval"
         first, second = (evaluated(next(policies), origin=ope.Origin.public()).value.interval for _ in range(2))
         assert 0.95 < first.level < second.level, "evaluations that came before are not counted"
+        run_late = Release(next(policies), ope.fit(early, vault, ope.Behaviour()).certificate)
+        late = evaluated(run_late).value.interval
+        assert late.level > 0.95, "a plan that was run last counts as the first"
         own = [evaluated(_own(share), 1 + share, origin=ope.Origin.public()).value.interval for share in (0.2, 0.3)]
         assert second.level < own[0].level < own[1].level, "a policy changed behind its name"
 

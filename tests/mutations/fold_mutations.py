@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -58,6 +59,16 @@ def evaluations_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(origins, "level_after", lambda level, count: level)
 
 
+def policies_as_old_as_their_reservation(patch: pytest.MonkeyPatch) -> None:
+    """A release counts as made when its plan was reserved, whatever was seen before the plan was run."""
+    real = state.LedgerState.summaries
+
+    def summaries(self: Any) -> Any:
+        return [dataclasses.replace(plan, began=at, ended=at) for at, plan in enumerate(real(self), start=1)]
+
+    patch.setattr(state.LedgerState, "summaries", summaries)
+
+
 def classes_by_their_names(patch: pytest.MonkeyPatch) -> None:
     """A policy of a class of the user's own is known again by its name, whatever it reads now."""
     from tacit.methods.off_policy_evaluation import targets
@@ -72,5 +83,6 @@ FOLDS = (
     ("teachers judge", teachers_judge, ("judged_by_others",)),
     ("undeclared is public", undeclared_is_public, ("judged_by_others",)),
     ("evaluations not counted", evaluations_not_counted, ("judged_by_others",)),
+    ("policies as old as their reservation", policies_as_old_as_their_reservation, ("judged_by_others",)),
     ("classes by their names", classes_by_their_names, ("judged_by_others",)),
 )

@@ -215,6 +215,17 @@ def test_a_function_may_change_behind_its_name() -> None:
     assert not fixed_by_digest(Callable("json:loads", 2))
 
 
+def test_a_plan_that_was_reserved_early_and_run_late_comes_after_what_was_seen_meanwhile(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, distinct=True)
+    early = calibrated(vault, dataclasses.replace(PLAN, fold=0), 1.0)
+    vault.reserve(early.about(Behaviour()))
+    fit(calibrated(vault, dataclasses.replace(PLAN, fold=1), 1.5), vault, Uniform(2), origin=Origin.public())
+    late = Release(TARGET, fit(early, vault, Behaviour()).certificate)
+    interval = fit(calibrated(vault), vault, late).value.interval
+    assert interval is not None
+    assert interval.level == pytest.approx(0.975)
+
+
 def test_a_class_of_the_users_own_is_new_every_time_since_it_may_read_what_changes(tmp_path: Path) -> None:
     vault = open_vault(tmp_path)
 

@@ -84,6 +84,7 @@ class PlanSummary:
         fold: the one fold that pays, or None where both do.
         taught_by: whom its release was learned from.
         judges: the folds on which it says how good a policy is.
+        began, ended: the entries that took its first and its newest steps, 0 where none were.
     """
 
     id: str
@@ -95,6 +96,8 @@ class PlanSummary:
     fold: Fold | None
     taught_by: Teacher
     judges: tuple[Fold, ...] = ()
+    began: int = 0
+    ended: int = 0
 
     @property
     def who(self) -> str:
@@ -171,6 +174,7 @@ class Reserved:
         claimed: how many steps were taken from each part.
         folds: on which its parts lie, as its description says; None where one is over everybody.
         evaluates: whether it asks how good a policy is.
+        began, ended: the entries that took its first and its newest steps, 0 where none were.
     """
 
     seq: int
@@ -180,6 +184,8 @@ class Reserved:
     claimed: Mapping[str, int]
     folds: frozenset[Fold] | None = None
     evaluates: bool = False
+    began: int = 0
+    ended: int = 0
 
 
 @dataclass(frozen=True)
@@ -228,6 +234,8 @@ class LedgerState:
                 fold=alone(plan.folds),
                 taught_by=teacher(plan.folds),
                 judges=judged(plan.folds, evaluates=plan.evaluates),
+                began=plan.began,
+                ended=plan.ended,
             )
             for name, plan in sorted(self.plans.items(), key=lambda item: item[1].seq)
         ]
@@ -354,7 +362,8 @@ class LedgerState:
         if (block.start, len(block)) != (payload["start"], payload["count"]):
             raise broken("it claims steps that are not the next ones, or more than 1 % of them")
         plan = self.plans[plan_id]
-        plan = replace(plan, claimed={**plan.claimed, part: block.stop})
+        claimed, now = {**plan.claimed, part: block.stop}, self.seq + 1
+        plan = replace(plan, claimed=claimed, began=plan.began or now, ended=now)
         return replace(self, plans=self.plans.put(plan_id, plan))
 
     def _cancel(self, payload: Mapping[str, Any]) -> LedgerState:

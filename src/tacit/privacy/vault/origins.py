@@ -97,11 +97,14 @@ def standing(
     plans = ledger.plans()
     declared = [origin for origin in origins if origin is not None]
     taught_by = besides.union(*(teachers(ledger, origin) for origin in declared))
-    own = [_place(plans, plan_id) for origin in declared if origin.certified for plan_id in origin.plans]
-    begun = max(own, default=len(plans) if since is None else since)
+    own = [plans[_place(plans, plan_id)] for origin in declared if origin.certified for plan_id in origin.plans]
+    before = plans[: len(plans) if since is None else since]
+    if own:  # its last step may have been chosen by whatever was seen until then, wherever its plan stands
+        ended = max(plan.ended for plan in own)
+        before = [plan for plan in plans if plan not in own and 0 < plan.began < ended]
     free = _EVERYBODY - taught_by
     judges = (free or _EVERYBODY) if judges is None else judges
-    if not declared and (earlier := next((plan for plan in plans[:begun] if plan.claimed), None)) is not None:
+    if not declared and (earlier := next((plan for plan in before if plan.claimed), None)) is not None:
         return Standing(
             free,
             None,
@@ -118,7 +121,7 @@ def standing(
             f"no interval: {who} taught the policy, and a policy looks better than it is on the people who taught it. "
             f"To get one, {again if not free else f'evaluate it on fold {min(free)}'}",
         )
-    return _after(free, level, sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in plans[:begun]))
+    return _after(free, level, sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in before))
 
 
 def teachers(ledger: Ledger | LedgerView, origin: Origin) -> frozenset[Fold]:
