@@ -343,6 +343,24 @@ def test_a_source_that_ends_half_way_leaves_nothing(error: BaseException, tmp_pa
     assert_quiet(caught.value)
 
 
+def test_what_the_engine_reads_is_closed_before_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left to Python, it is closed when its engine and source may be gone: the process then crashes."""
+    closed = []
+
+    def watched(found: lake.Table, used: Sequence[str], query: str, connection: Any) -> Iterator[Any]:
+        try:
+            yield from engine.rows_of(found, used, query, connection)
+        finally:
+            closed.append(connection.execute("SELECT 1").fetchall())  # raises where the engine is closed
+
+    monkeypatch.setattr(sorting, "rows_of", watched)
+    bad = table()
+    bad.loc[0, "pulse"] = np.inf
+    with pytest.raises(DataError) as caught:
+        read(typed(bad))
+    assert closed == [[(1,)]], caught
+
+
 def test_more_rows_than_the_memory_holds_are_sorted_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,8 @@ def opened(store: str | os.PathLike[str] | None) -> Iterator[Any]:
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def rows_of(table: Table, used: Sequence[str], query: str, engine: Any) -> Iterator[Any]:
-    """Arrow batches of a query over the table, which it calls `source`."""
+def rows_of(table: Table, used: Sequence[str], query: str, engine: Any) -> Generator[Any]:
+    """Arrow batches of a query over the table, which it calls `source`; to be closed before the engine is."""
     import duckdb
     import pyarrow as pa
 
@@ -82,8 +82,11 @@ def rows_of(table: Table, used: Sequence[str], query: str, engine: Any) -> Itera
     rows = attempted(lambda: engine.sql(query), unfit)
     wrong = _uncomputable("a cell cannot be computed with", table)
     reader = attempted(lambda: rows.to_arrow_reader(CHUNK), wrong)
-    while (batch := attempted(lambda: next(reader, None), wrong)) is not None:
-        yield batch
+    try:
+        while (batch := attempted(lambda: next(reader, None), wrong)) is not None:
+            yield batch
+    finally:
+        reader.close()  # while there are an engine and a source behind it
 
 
 def _full(table: Table) -> FileError:

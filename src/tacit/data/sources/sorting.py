@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -112,9 +112,12 @@ def read(
     unit, law = wanted.keyed.get("unit"), wanted.unit_key
     with Ingest(spec, simulated=simulated, store=store, unit=unit, queried=table.queried, unit_key=law) as ingest:
         ingest.start(table.name, numbered=False)
-        with opened(store) as engine:
+        with opened(store) as engine, contextlib.ExitStack() as held:
             query, names = _query(table, wanted, spec, engine)
-            blocks = _blocks(keyed(table, wanted.keyed, wanted.unit_key), query, names, spec, engine)
+            made = _blocks(keyed(table, wanted.keyed, wanted.unit_key), query, names, spec, engine)
+            blocks: Iterator[Block] = held.enter_context(
+                contextlib.closing(made)
+            )  # else Python closes it when it likes
             if wanted.times:
                 blocks = in_order(blocks, table.name)
             if wanted.next is not None:
@@ -331,30 +334,31 @@ def _numbers(spec: PublicSpec, fields: Fields) -> set[str]:
 
 def _blocks(
     table: Table, query: tuple[str, tuple[str, ...]], names: Names, spec: PublicSpec, engine: Any
-) -> Iterator[Block]:
+) -> Generator[Block]:
     """Fields of the rows, with "unit", "episode" and what orders them."""
     text, used = query
     row = 0
-    for batch in rows_of(table, used, text, engine):
-        block: Block = {"row": np.arange(row, row + batch.num_rows)}
-        row += batch.num_rows
-        for name in {"unit", "episode"} & set(batch.schema.names):
-            block[name] = _numpy(batch.column(name))
-        for name in (TIME, MOMENT, ZONE):
-            parts = [part for part in batch.schema.names if part.startswith(f"{name}_")]
-            block[name] = {part.removeprefix(f"{name}_"): _numpy(batch.column(part)) for part in parts}
-        for target, pairs in names.items():
-            words = {column.name for column in declared(spec, target) if column.kind == "category"}
-            cells = {name: _cells(batch.column(name), target, table, known not in words) for known, name in pairs}
-            if declared(spec, target):
-                block[target] = {known: cells[name] for known, name in pairs}
-            elif target in ("terminations", "truncations"):
-                block[target] = _flags(cells[pairs[0][1]], target, table)
-            else:
-                block[target] = np.stack([_plain(cells[name]) for _, name in pairs], axis=1)
-        if "terminations" not in block:
-            block["terminations"] = np.zeros(batch.num_rows, np.bool_)
-        yield block
+    with contextlib.closing(rows_of(table, used, text, engine)) as batches:
+        for batch in batches:
+            block: Block = {"row": np.arange(row, row + batch.num_rows)}
+            row += batch.num_rows
+            for name in {"unit", "episode"} & set(batch.schema.names):
+                block[name] = _numpy(batch.column(name))
+            for name in (TIME, MOMENT, ZONE):
+                parts = [part for part in batch.schema.names if part.startswith(f"{name}_")]
+                block[name] = {part.removeprefix(f"{name}_"): _numpy(batch.column(part)) for part in parts}
+            for target, pairs in names.items():
+                words = {column.name for column in declared(spec, target) if column.kind == "category"}
+                cells = {name: _cells(batch.column(name), target, table, known not in words) for known, name in pairs}
+                if declared(spec, target):
+                    block[target] = {known: cells[name] for known, name in pairs}
+                elif target in ("terminations", "truncations"):
+                    block[target] = _flags(cells[pairs[0][1]], target, table)
+                else:
+                    block[target] = np.stack([_plain(cells[name]) for _, name in pairs], axis=1)
+            if "terminations" not in block:
+                block["terminations"] = np.zeros(batch.num_rows, np.bool_)
+            yield block
 
 
 def _cells(column: Any, target: str, table: Table, numbers: bool) -> Array:
