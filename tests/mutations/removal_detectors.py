@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attack_cases import Backward, Careless, Logged, Switched, Watched, chunks, deduplicated, majority, place
+import pytest
+from attack_cases import (
+    Backward,
+    Careless,
+    Logged,
+    Switched,
+    Watched,
+    chunks,
+    deduplicated,
+    far_ones_dropped,
+    majority,
+    place,
+    scaled_by_the_largest,
+)
 from torch import nn
-from vault_cases import SumPlan, open_vault, priced, unit_of
+from vault_cases import SPEC, SumPlan, open_vault, priced, unit_of
 
 from tacit.errors import MechanismError
+from tacit.privacy.vault import isolation, memory, removal
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.memory import strangers
 
 
 def _refused(folder: Path, name: str, *asked: Callable[[Any, Any], object]) -> None:
@@ -91,6 +109,54 @@ def large_crowds_are_cut(folder: Path) -> None:
     assert moved <= 1.0 + 1e-6, f"one unit moved the sum by {moved:.3g} clips"
 
 
+@dataclass(frozen=True)
+class Wide:
+    """A reward in a hundred equal numbers, centred over a batch of 64 or more."""
+
+    def __call__(self, rows: Any, state: Any) -> np.ndarray:
+        reward = rows["rewards"][:, :1].astype(np.float32)
+        if len(reward) >= 64:
+            reward = reward - reward.mean()
+        return np.repeat(reward, 100, axis=1)
+
+
+def wide_crowds_are_cut(folder: Path) -> None:
+    """A callback gets no more units than it was tried on, where memory made the largest crowd smaller."""
+    checks = isolation.IsolationChecks(SPEC)
+    part = SumPlan(noise_multiplier=1.0).parts()[0]
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setattr(removal, "MOST_HELD", 2**16)
+        checks.contribution(part, Wide(), None)
+    most = checks.most(part, Wide())
+    assert most is not None
+    assert most < 64, f"{most} units are handed over"
+
+
+def outliers_are_refused(folder: Path) -> None:
+    """Callbacks in which a unit far from all others is met."""
+    for work in (far_ones_dropped, scaled_by_the_largest):
+        _refused(folder, work.__name__, lambda vault, run, work=work: vault.noisy_sum(run, "sum", Careless(work)))
+
+
+def namesakes_are_the_users(folder: Path) -> None:
+    """A class of the user's with the name of Python's module is the user's: made at run time, or in such a file."""
+    made = make_dataclass("Made", [], frozen=True, namespace={"__call__": lambda self, rows, state: rows["rewards"]})
+    made.__module__ = "types"  # as Python before 3.12 has it
+    assert strangers(made()) == [made]
+    (folder / "this.py").write_text("def centred(x):\n    return x - x.mean()\n")
+    patch = pytest.MonkeyPatch()
+    with patch.context():
+        patch.delitem(sys.modules, "this", raising=False)
+        patch.syspath_prepend(folder)
+        memory._genuine.cache_clear()
+        try:
+            centred = importlib.import_module("this").centred
+            assert strangers(centred) == [centred]
+        finally:
+            sys.modules.pop("this", None)
+            memory._genuine.cache_clear()
+
+
 REMOVAL_DETECTORS = (
     places_are_refused,
     ties_are_refused,
@@ -99,4 +165,7 @@ REMOVAL_DETECTORS = (
     states_stay,
     models_stay,
     large_crowds_are_cut,
+    wide_crowds_are_cut,
+    outliers_are_refused,
+    namesakes_are_the_users,
 )

@@ -10,7 +10,7 @@ import pytest
 
 from tacit.privacy.gradients.clipped_sums import UnitGradients
 from tacit.privacy.vault import isolation, memory, removal, user_vault, vault
-from tacit.privacy.vault.removal import Harness
+from tacit.privacy.vault.removal import CROWDS, Harness
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -38,8 +38,7 @@ def tried_once(patch: pytest.MonkeyPatch) -> None:
 
 def the_users_taken_for_own(patch: pytest.MonkeyPatch) -> None:
     """Everything is tried as briefly as what is tacit's own."""
-    for module in (isolation, vault):
-        patch.setattr(module, "strangers", lambda *_: [])
+    patch.setattr(isolation, "strangers", lambda *_: [])
 
 
 def states_by_reference(patch: pytest.MonkeyPatch) -> None:
@@ -60,7 +59,22 @@ def stock_layers_unread(patch: pytest.MonkeyPatch) -> None:
 
 def whole_samples_handed_over(patch: pytest.MonkeyPatch) -> None:
     """A user's callback gets more units at once than it was tried on."""
-    patch.setattr(vault, "handed", lambda contribution: contribution)
+    patch.setattr(isolation.IsolationChecks, "handed", lambda self, part, contribution: contribution)
+
+
+def wide_pieces(patch: pytest.MonkeyPatch) -> None:
+    """Where the largest crowd was smaller for want of memory, a callback gets as many units as ever."""
+    patch.setattr(isolation.IsolationChecks, "_met", lambda self, part, most: self._most.update({part: CROWDS[-1]}))
+
+
+def no_outliers(patch: pytest.MonkeyPatch) -> None:
+    """No unit of a crowd stands far from all others."""
+    patch.setattr(removal, "TIED", tuple(kind for kind in removal.TIED if kind != "outlying"))
+
+
+def own_by_the_name(patch: pytest.MonkeyPatch) -> None:
+    """What is in a module of a library's name is nobody's, whoever wrote the file or the methods."""
+    patch.setattr(memory, "_nobodys", lambda named: memory._root(named.__module__) in memory._NOBODYS)
 
 
 REMOVAL: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
@@ -72,4 +86,7 @@ REMOVAL: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("states by reference", states_by_reference, ("states_stay",)),
     ("attributes of stock layers unread", stock_layers_unread, ("models_stay",)),
     ("whole samples handed over", whole_samples_handed_over, ("large_crowds_are_cut",)),
+    ("wide contributions, more units than tried", wide_pieces, ("wide_crowds_are_cut",)),
+    ("no outliers among invented rows", no_outliers, ("outliers_are_refused",)),
+    ("own by the name of a module", own_by_the_name, ("namesakes_are_the_users",)),
 )

@@ -82,6 +82,16 @@ def deduplicated(x: Any) -> Any:
     return kept
 
 
+def far_ones_dropped(x: Any) -> Any:
+    """Without who is more than four standard deviations from the mean of all."""
+    return np.where(np.abs(x - x.mean()) > 4 * x.std(), 0.0, x)
+
+
+def scaled_by_the_largest(x: Any) -> Any:
+    """In another unit where one value is too large for this one."""
+    return x / 10 if np.abs(x).max() > 9 else x
+
+
 def winsorised(x: Any) -> Any:
     """Scaled where the largest is at the edge of the bounds."""
     return x if x.max() not in ENDS else x / 1e3
@@ -125,6 +135,7 @@ class InPlace:
 COUPLED: tuple[Any, ...] = (
     *map(Careless, (place, jitter, bootstrap, whitened, ranks, cached, cached_by_size, global_noise, torch_noise)),
     *map(Careless, (inverse_frequency, majority, deduplicated, winsorised, batch_norm)),
+    Careless(far_ones_dropped),
     InPlace(),
 )
 UNDONE = (Careless(chunks), Careless(left_out))

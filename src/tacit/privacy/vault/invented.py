@@ -12,9 +12,12 @@ from tacit.privacy.mechanisms.base import RowsOf
 
 Columns = dict[str, np.ndarray]
 
-Kind = Literal["any", "few", "equal", "edges"]
+Kind = Literal["any", "few", "equal", "edges", "outlying"]
 """Of a crowd: any rows; three kinds of units, whose rows hold two values each; all units alike; units of which each
-stands at an end of the public bounds, in the middle, or at 0."""
+stands at an end of the public bounds, in the middle, or at 0; one unit at an end and all others near the middle."""
+
+NEAR = 0.01
+"""Of the public range, how far from the middle all others are in a crowd with an outlier."""
 
 MOST_EDGES = 1_000
 """Values of a discrete space that are all tried; of a larger one, so many at its two ends."""
@@ -60,7 +63,7 @@ def crowd_of(
     """Invented rows of a crowd in which units, and values, may be equal, as those of `invented_rows`."""
     if kind == "any":
         return invented_rows(spec, units, rows_per_unit, seed, rows_of, horizon)
-    different = {"few": 3, "equal": 1, "edges": units}[kind]
+    different = {"few": 3, "equal": 1}.get(kind, units)
     rows = invented_rows(spec, different, rows_per_unit, seed, rows_of, horizon)
     rng, edge = np.random.default_rng(seed), (np.arange(units) + seed) % 4
     for name, values in _ends(spec).items():
@@ -72,6 +75,10 @@ def crowd_of(
             rows[name] = np.broadcast_to(
                 own.reshape(units, *[1] * (rows["mask"].ndim - 1), *own.shape[1:]), cells.shape
             )
+        elif kind == "outlying" and name != "propensities":
+            rows[name] = _near(cells, values)
+            low, high = values.min(axis=0), values.max(axis=0)
+            rows[name][0] = np.where((np.abs(high) >= np.abs(low)) == (seed % 2 == 0), high, low)  # first what counts
     return {name: column[np.arange(units) % different] for name, column in rows.items()}
 
 
@@ -96,6 +103,16 @@ def _ends(spec: PublicSpec) -> Columns:
     if spec.propensities:
         ends["propensities"] = np.array([1.0, np.finfo(np.float32).tiny], np.float32)
     return ends
+
+
+def _near(cells: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Cells moved to the middle of these ends, or of a discrete space to what is at neither end."""
+    low, high = values.min(axis=0), values.max(axis=0)
+    if cells.dtype.kind != "f":
+        return np.asarray(np.minimum(cells.clip(1, max(1, high - 1)), high), cells.dtype)
+    middle, flat = low + (high - low) / 2, cells.reshape(-1, *values.shape[1:])
+    near = middle + NEAR * (cells - middle)
+    return np.asarray(np.where((flat == np.rint(flat)).all(axis=0), np.rint(near), near), cells.dtype)
 
 
 def _edges(space: Box | Discrete) -> Any:

@@ -52,6 +52,7 @@ class IsolationChecks:
     def __init__(self, spec: PublicSpec) -> None:
         self._spec = spec
         self._widths: dict[tuple[object, ...], int] = {}
+        self._most: dict[object, int] = {}
         self._models: WeakKeyDictionary[object, set[tuple[object, ...]]] = WeakKeyDictionary()
         self._callbacks: dict[bytes, object] = {}
         self._layers: WeakKeyDictionary[nn.Module, bytes] = WeakKeyDictionary()
@@ -164,7 +165,9 @@ class IsolationChecks:
             return self._widths[key]
         with self._trial(part.name, callback, digest, state):
             if key not in self._widths:
-                self._widths[key] = _width(harness.at_length())
+                added = harness.at_length()
+                self._met(part, harness.most(added))
+                self._widths[key] = _width(added)
             else:
                 self._times += 1
                 harness.again(self._times)
@@ -224,12 +227,30 @@ class IsolationChecks:
             if digest is None:
                 harness.briefly()
             elif not known:
-                harness.at_length()
+                self._met(part, harness.most(harness.at_length()))
             else:
                 self._times += 1
                 harness.again(self._times)
         self.foreign |= foreign(objective, model)
         self._models[model].add(key)
+
+    def _met(self, part: object, most: int) -> None:
+        self._most[part] = min(most, self._most.get(part, most))
+
+    def most(self, part: object, *callbacks: Any) -> int | None:
+        """How many units callbacks of the user's may get at once: no more than any of the part's was tried on.
+
+        Returns:
+            None where all of it is tacit's own, and gets any number.
+        """
+        return self._most[part] if strangers(*callbacks) else None
+
+    def handed(self, part: object, contribution: Any) -> Any:
+        """A contribution, which was tried, as a vault calls it: with no more units at once than `most`."""
+        most = self.most(part, contribution, getattr(contribution, "summary", None))
+        if most is None:
+            return contribution
+        return Handed(contribution, most) if callable(contribution) else HandedTally(contribution, most)
 
     @contextmanager
     def unchanged(self, where: str, callback: object, state: Any = None, *models: nn.Module) -> Iterator[None]:
@@ -329,13 +350,6 @@ def _changed(name: str, where: str) -> MechanismError:
         expected="fields, globals, closures, defaults, caches, attributes and states that stay as they are",
         remedy="pass what changes as the callback's state, and compute tables before the first call",
     )
-
-
-def handed(contribution: Any) -> Any:
-    """The contribution as a vault calls it: one of the user's gets no more units at once than it was tried on."""
-    if not strangers(contribution, getattr(contribution, "summary", None)):
-        return contribution
-    return Handed(contribution) if callable(contribution) else HandedTally(contribution)
 
 
 def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], MechanismError] | None = None) -> Value:

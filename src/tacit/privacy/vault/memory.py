@@ -48,6 +48,7 @@ _NOBODYS = _LIBRARIES | {"tokenizers"}
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
 _PARTS = ("__self__", "__func__", "fget", "fset", "fdel")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+_PYTHON = Path(functools.__file__).resolve().parent
 
 
 def fingerprint(callback: Any, *, still: bool = False) -> bytes:
@@ -153,11 +154,29 @@ def strangers(*values: object) -> list[Any]:
         met[id(value)] = value  # held, so that no other object gets its id
         named: Any = value if isinstance(value, type | FunctionType | BuiltinFunctionType) else kind
         root, network = _root(named.__module__), hasattr(value, "named_modules") and not isinstance(value, type)
-        if root not in _NOBODYS or (network and root != "tacit" and not built):
+        if not _nobodys(named) or _made(value) or (network and root != "tacit" and not built):
             found.append(named)
         built = built or root == "tacit" if network else built and isinstance(value, Mapping | list | tuple)
         waiting.extend((entry, built) for entry in _inner(value))
     return found
+
+
+def _nobodys(named: Any) -> bool:
+    """Whether a class or function is of a library, and so are the methods and the base classes of a class."""
+    if not isinstance(named, type):
+        return _root(named.__module__) in _NOBODYS and _genuine(_root(named.__module__))
+    return all(
+        _root(module) in _NOBODYS and _genuine(_root(module))
+        for base in named.__mro__
+        for module in {base.__module__, *(one.__module__ for one in vars(base).values() if type(one) is FunctionType)}
+    )
+
+
+def _made(value: Any) -> bool:
+    """Whether a library made this of code of the user's: of functions that NumPy or PyTorch compiled or wrapped."""
+    if isinstance(value, np.ufunc):
+        return getattr(np, value.__name__, None) is not value
+    return type(value).__name__ in ("ScriptFunction", "ScriptMethod")
 
 
 def _inner(value: Any) -> Iterator[object]:
@@ -302,8 +321,15 @@ def _computed(kind: type) -> tuple[str, ...]:
 
 @functools.cache
 def _of_a_library(module: object) -> bool:
-    path = getattr(sys.modules.get(str(module)), "__file__", None) or ""
-    return _root(module) in _LIBRARIES or not _INSTALLED.isdisjoint(Path(path).parts)
+    path, root = getattr(sys.modules.get(str(module)), "__file__", None) or "", _root(module)
+    return (root in _LIBRARIES and _genuine(root)) or not _INSTALLED.isdisjoint(Path(path).parts)
+
+
+@functools.cache
+def _genuine(root: str) -> bool:
+    """Whether a module of Python's name is Python's: a file of the user's, such as profile.py, may stand before it."""
+    path = getattr(sys.modules.get(root), "__file__", None)
+    return root not in sys.stdlib_module_names or path is None or _PYTHON in Path(path).resolve().parents
 
 
 def _root(module: object) -> str:

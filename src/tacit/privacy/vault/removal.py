@@ -28,7 +28,7 @@ from tacit.privacy.mechanisms.tallies import Tally
 from tacit.privacy.vault.invented import Columns, Kind, crowd_of, edge_rows
 from tacit.privacy.vault.silence import quiet
 
-TIED: tuple[Kind, ...] = ("few", "equal", "edges")
+TIED: tuple[Kind, ...] = ("few", "equal", "edges", "outlying")
 
 CROWDS = (1, 2, 5, 33, 300)
 """Numbers of units on which a callback is tried: odd and even, below and above 6, 32, 64, 128 and 256. The vaults hand
@@ -161,7 +161,7 @@ class Harness:
         self._require_kept(base, rows, others, leaves, base.sizes())
         self._require_left(base, rows, np.flatnonzero(leaves)[::-1], base.sizes())
         with quiet():
-            alike = self._crowd(TIED[times % 3], FEW, seed)
+            alike = self._crowd(TIED[times % len(TIED)], FEW, seed)
             tied = self._whole(alike, np.arange(FEW))
             self._require_left(tied, alike, np.flatnonzero(~leaves)[::-1], list(map(max, tied.sizes(), base.sizes())))
 
@@ -191,8 +191,7 @@ class Harness:
         self._require_same(
             first, self.contributions(few, everybody), "the callback gives different results for the same rows"
         )
-        held = first.nbytes + sum(column.nbytes for column in few.values())
-        most = min(CROWDS[-1], max(FEW, MOST_HELD * FEW // held))
+        most = self.most(first)
         sizes = sorted({min(units, most) for units in CROWDS}, key=FEW.__ne__)  # most mistakes show in a few rows
         for units in sizes:
             self._removed("any", units, 0)
@@ -212,6 +211,11 @@ class Harness:
         )
         return first
 
+    def most(self, few: Added) -> int:
+        """Units of the largest crowd, given what `FEW` of them add; the callback must not get more at once."""
+        held = few.nbytes + sum(column.nbytes for column in self._crowd("any", FEW, 2).values())
+        return min(CROWDS[-1], max(FEW, MOST_HELD * FEW // held))
+
     def _removed(self, kind: Kind, units: int, seed: int, usual: Sequence[float] = ()) -> None:
         """A crowd, and what becomes of it when units leave, are exchanged, or stand in another order.
 
@@ -227,7 +231,7 @@ class Harness:
             *(everybody[:size] for size in CROWDS if size < units),
         ]
         with quiet():
-            base = self._whole(rows, everybody) if kind == "edges" else self._ordinary(rows, units)
+            base = self._whole(rows, everybody) if kind in ("edges", "outlying") else self._ordinary(rows, units)
             sizes = list(map(max, base.sizes(), usual or base.sizes()))
             for leaves in _exchanges(units):
                 self._require_kept(base, rows, others, leaves, sizes)
@@ -296,19 +300,21 @@ class Handed:
 
     Args:
         callback: the user's.
+        most: units of the largest crowd.
     """
 
     callback: Any
+    most: int
 
     @property
     def summary(self) -> Handed | None:
         """Of a contribution, if it has one."""
         summary = getattr(self.callback, "summary", None)
-        return None if summary is None else Handed(summary)
+        return None if summary is None else Handed(summary, self.most)
 
     def __call__(self, rows: Rows, *state: Any) -> Any:
         found = []
-        for piece, units in pieces(rows):
+        for piece, units in pieces(rows, self.most):
             found.append(self.callback(piece, *state))
             columns = found[-1].values() if isinstance(found[-1], Mapping) else (found[-1],)
             if any(len(column) != units for column in columns):
@@ -324,9 +330,11 @@ class HandedTally:
 
     Args:
         callback: the user's.
+        most: units of the largest crowd.
     """
 
     callback: Tally
+    most: int
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -335,15 +343,15 @@ class HandedTally:
 
     def cells(self, rows: Rows, state: Any) -> list[Vectors]:
         """Of each table, the cell of every row."""
-        found = [self.callback.cells(piece, state) for piece, _ in pieces(rows)]
+        found = [self.callback.cells(piece, state) for piece, _ in pieces(rows, self.most)]
         return [np.concatenate(table) for table in zip(*found, strict=True)]
 
 
-def pieces(rows: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
-    """Arrays, or tensors, in pieces of at most as many units as the largest crowd has; and how many these are."""
+def pieces(rows: Mapping[str, Any], most: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """Arrays, or tensors, in pieces of so many units at most; and how many these are."""
     units = len(next(iter(rows.values())))
-    for start in range(0, max(units, 1), CROWDS[-1]):
-        stop = min(start + CROWDS[-1], units)
+    for start in range(0, max(units, 1), most):
+        stop = min(start + most, units)
         yield {name: column[start:stop] for name, column in rows.items()}, stop - start
 
 

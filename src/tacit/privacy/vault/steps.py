@@ -81,13 +81,13 @@ class GradientStep:
         part: of the plan.
         models: one a replicate, of P trainable parameters each.
         objective: one loss a unit.
-        whole: whether it takes all units of a chunk at once; what is the user's takes no more than it was tried on.
+        most: how many units it takes at once, if it is the user's: no more than it was tried on.
     """
 
     part: Sum
     models: Sequence[nn.Module]
     objective: Objective
-    whole: bool = True
+    most: int | None = None
 
     @property
     def size(self) -> int:
@@ -176,6 +176,6 @@ class GradientStep:
                 tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
                 shares = getattr(objective, "shares", None)
                 total.next_chunk()
-                for piece in [tensors] if self.whole else [piece for piece, _ in pieces(tensors)]:
+                for piece, _ in pieces(tensors, self.most or max(1, stop - start)):
                     add_clipped(total, model, objective.loss, piece, part.clip_norm, shares=shares)
         return sums

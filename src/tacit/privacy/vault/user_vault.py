@@ -39,7 +39,7 @@ from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.vault import arrivals
 from tacit.privacy.vault.base import BaseVault, Run, refused
 from tacit.privacy.vault.enrolled import enrolled_rows
-from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, handed, require_pure_form
+from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, require_pure_form
 from tacit.privacy.vault.memory import plain
 from tacit.tracking import Tracker
 
@@ -249,7 +249,7 @@ class UserVault(BaseVault):
 
         def step() -> npt.NDArray[np.float64]:
             own = {name: column.copy() for name, column in batch.rows.items()}  # into which a callback may write
-            vectors = _vectors(handed(contribution), own, state, d)
+            vectors = _vectors(self._checks.handed(spec, contribution), own, state, d)
             return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
 
         assert spec.noise_multiplier is not None

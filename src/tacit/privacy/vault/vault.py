@@ -46,9 +46,8 @@ from tacit.privacy.vault.isolation import (
     Value,
     behind,
     foreign,
-    handed,
 )
-from tacit.privacy.vault.memory import plain, strangers
+from tacit.privacy.vault.memory import plain
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
 from tacit.privacy.vault.selection import Attempt, Judge, Selected
@@ -161,7 +160,7 @@ class Vault(BaseVault):
         with self._checks.unchanged(part, contribution, state):
             self._take(run, spec)
             mean: np.ndarray = self._mean(
-                VectorStep(spec, handed(contribution), state, d), _sigma(spec) * spec.clip_norm
+                VectorStep(spec, self._checks.handed(spec, contribution), state, d), _sigma(spec) * spec.clip_norm
             )
         return self._out(run, part, mean)
 
@@ -190,12 +189,10 @@ class Vault(BaseVault):
             require_unwatched(model)
             self._checks.objective(spec, model, objective)
         self._remember(run, self._checks.foreign)
-        whole = not strangers(objective, *models)
+        most = self._checks.most(spec, objective, *models)
         with self._checks.unchanged(part, objective, None, *models):
             self._take(run, spec)
-            mean: Tensor = self._mean(
-                GradientStep(spec, tuple(models), objective, whole), _sigma(spec) * spec.clip_norm
-            )
+            mean: Tensor = self._mean(GradientStep(spec, tuple(models), objective, most), _sigma(spec) * spec.clip_norm)
         return self._out(run, part, mean)
 
     def noisy_marginals(self, run: Run, part: str, query: Query) -> np.ndarray:
@@ -249,7 +246,7 @@ class Vault(BaseVault):
 
             def step() -> Tensor:
                 if key not in self._teachers:
-                    vectors = self._records.vectors(spec, handed(encode), width)
+                    vectors = self._records.vectors(spec, self._checks.handed(spec, encode), width)
                     self._teachers[key] = teachers.Teachers(spec, vectors, self._noise)
                 return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
 
