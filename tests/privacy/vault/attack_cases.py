@@ -181,6 +181,8 @@ class Backward:
         out = model(rows["observations"].flatten(0, 1)).view(rows["rewards"].shape)
         if out.requires_grad and self.how in HOOKS:
             out.register_hook(HOOKS[self.how])
+        if out.requires_grad and self.how == "centred":
+            out.register_hook(lambda g: g - g.mean())
         if self.how in ("max", "rms"):
             out = Scaled.apply(out, self.how)  # type: ignore[no-untyped-call]
         losses: Tensor = ((out - rows["rewards"]).square() * rows["mask"]).sum(1)

@@ -32,12 +32,14 @@ from device_cases import priced as priced_devices
 from torch import nn
 from user_cases import Scripted, open_user_vault, user_sum
 from user_cases import priced as priced_users
-from vault_cases import SumPlan, open_vault, priced, unit_of
+from vault_cases import SumPlan, open_vault, priced, told_apart_by_rewards, unit_of
 
 from tacit.errors import MechanismError
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.vault import Vault
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +93,27 @@ def test_gradients_that_meet_are_refused_before_a_step_is_claimed(tmp_path: Path
     with pytest.raises(MechanismError, match="another unit"):
         vault.noisy_gradient(run, "sum", [nn.Linear(1, 1)], Backward(how))
     assert not vault.touched(run)
+
+
+@pytest.mark.filterwarnings("ignore:the parameter")
+@pytest.mark.parametrize("last", [(9.0, -9.0), (1.0, 2.0), (0.0, 0.0)])
+def test_gradients_that_are_centred_are_each_units_own(tmp_path: Path, last: tuple[float, float]) -> None:
+    """Such a gradient goes through `torch.func`, a unit at a time: the mean is of its own rows."""
+    sums = []
+    for units in (40, 41):
+        rewards = [[unit % 7 - 3.0, unit % 3 + 1.0] for unit in range(40)] + [last] * (units - 40)
+        data = told_apart_by_rewards(rewards, range(units))
+        with Ledger(tmp_path / f"{units}.ledger", unit_of(), epsilon=1e6, delta=1e-3) as ledger:
+            vault = Vault(data, ledger)
+            plan = plans.account(SumPlan(noise_multiplier=0.0, rows_per_unit=2), unit=vault.unit, delta=1e-4)
+            torch.manual_seed(0)
+            layers = nn.Sequential(nn.Linear(1, 4), nn.ReLU(), nn.Linear(4, 1), nn.Sigmoid())
+            sums.append(
+                vault.noisy_gradient(vault.reserve(plan), "sum", [layers], Backward("centred"))[0].numpy() * 100
+            )
+    assert np.linalg.norm(sums[0]) >= 0
+    print(np.linalg.norm(sums[0]), np.linalg.norm(sums[1] - sums[0]))
+    assert np.linalg.norm(sums[1] - sums[0]) <= 1 + 2e-4
 
 
 @pytest.mark.parametrize(("off", "on"), FLAGS.values(), ids=FLAGS)
