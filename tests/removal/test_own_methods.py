@@ -21,7 +21,7 @@ from tests.golden.test_runs import AREAS
 
 from tacit import methods
 from tacit.errors import TacitError
-from tacit.privacy.vault import isolation, removal
+from tacit.privacy.vault import isolation
 from tacit.privacy.vault.memory import strangers
 from tacit.privacy.vault.removal import Harness
 
@@ -64,19 +64,12 @@ def modes(callback: Any) -> tuple[object, ...]:
     return type(callback), *(value for value in chosen if isinstance(value, bool | str | None))
 
 
-LONG = ("mobility", "synthesis", "trajectories")
-"""Areas whose largest crowds take minutes, and wait for the slow tests."""
+LONG = ("mobility", "synthesis")
+"""Areas whose runs take half of the time, and wait for the slow tests."""
 
 
-@pytest.mark.parametrize(
-    ("area", "most"),
-    [(area, removal.SMALL if area in LONG else removal.CROWDS[-1]) for area in AREAS]
-    + [pytest.param(area, removal.CROWDS[-1], marks=pytest.mark.slow) for area in LONG],
-)
-def test_nothing_of_tacits_own_couples_units(
-    area: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(removal, "CROWDS", tuple(size for size in removal.CROWDS if size <= most))
+@pytest.mark.parametrize("area", [pytest.param(area, marks=pytest.mark.slow if area in LONG else ()) for area in AREAS])
+def test_nothing_of_tacits_own_couples_units(area: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     met, tried, real = set[type](), set[object](), isolation.IsolationChecks._watch
     brief = Harness.briefly
 
