@@ -165,11 +165,16 @@ def _nobodys(named: Any) -> bool:
     """Whether a class or function is of a library, and so are the methods and the base classes of a class."""
     if not isinstance(named, type):
         return _root(named.__module__) in _NOBODYS and _genuine(_root(named.__module__))
-    return all(
-        _root(module) in _NOBODYS and _genuine(_root(module))
-        for base in named.__mro__
-        for module in {base.__module__, *(one.__module__ for one in vars(base).values() if type(one) is FunctionType)}
-    )
+    return all(_of_libraries(base) if _root(base.__module__) == "tacit" else _found(base) for base in named.__mro__)
+
+
+def _of_libraries(kind: type) -> bool:
+    """Whether a class and the functions that it holds are of libraries; somebody may have put others into it."""
+    modules = {kind.__module__, *(one.__module__ for one in vars(kind).values() if type(one) is FunctionType)}
+    return all(_root(module) in _NOBODYS and _genuine(_root(module)) for module in modules)
+
+
+_found = functools.cache(_of_libraries)  # layers of PyTorch have hundreds of functions
 
 
 def _made(value: Any) -> bool:
