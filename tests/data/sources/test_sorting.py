@@ -354,8 +354,9 @@ def test_what_the_engine_reads_is_closed_before_the_engine(monkeypatch: pytest.M
             closed.append(connection.execute("SELECT 1").fetchall())  # raises where the engine is closed
 
     monkeypatch.setattr(sorting, "rows_of", watched)
-    bad = table()
-    bad.loc[0, "pulse"] = np.inf
+    monkeypatch.setattr(engine, "CHUNK", 1)  # more is to come when the first rows are refused
+    bad = pd.concat([table().assign(patient=f"{i:04}") for i in range(1_500)], ignore_index=True)
+    bad["pulse"] = np.inf
     with pytest.raises(DataError) as caught:
         read(typed(bad))
     assert closed == [[(1,)]], caught

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +164,47 @@ def test_the_same_structure_is_tried_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Harness, "at_length", lambda self: (tried.append("at length"), real(self))[1])
     for state in (np.zeros(2), np.ones(2), {"a": np.ones(2)}, {"a": np.zeros(2)}, np.ones(2, int), np.zeros(2)):
         vault.noisy_sum(run, "sum", Tried(), state)
+    assert len(tried) == 3
+
+
+def _named_alike(centre: bool) -> Any:
+    """A callback of one name, whose code is another one."""
+    if centre:
+
+        @dataclass(frozen=True)
+        class Alike:
+            def __call__(self, rows: Rows, state: Any) -> np.ndarray:
+                reward = rows["rewards"][:, :1].astype(float)
+                return reward - reward.mean()
+    else:
+
+        @dataclass(frozen=True)
+        class Alike:
+            def __call__(self, rows: Rows, state: Any) -> np.ndarray:
+                return rows["rewards"][:, :1].astype(float)
+
+    Alike.__qualname__ = "Alike"
+    vars(sys.modules[__name__])["Alike"] = Alike
+    return Alike()
+
+
+def test_another_vault_tries_at_length_what_is_new_in_the_process_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_length, tried = Harness.at_length, list[str]()
+    monkeypatch.setattr(Harness, "at_length", lambda self: (tried.append("at length"), at_length(self))[1])
+
+    def in_a_vault_of_its_own(callback: Any) -> None:
+        (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
+        vault = open_vault(folder, [[1.0]])
+        vault.noisy_sum(vault.reserve(priced(vault, noise_multiplier=1.0)), "sum", callback)
+
+    for _ in range(3):
+        in_a_vault_of_its_own(Tried())
+    assert len(tried) == 1
+    in_a_vault_of_its_own(_named_alike(centre=False))
+    with pytest.raises(MechanismError, match="changes when another"):
+        in_a_vault_of_its_own(_named_alike(centre=True))
     assert len(tried) == 3
 
 

@@ -249,7 +249,8 @@ class _Reader:
             return [*value.__bases__, *entries, *entries.values()]
         if isinstance(value, FunctionType):
             named = chain.from_iterable(self._named(_names(value.__code__), value.__globals__, set()))
-            return [value.__defaults__, value.__kwdefaults__, value.__dict__ or None, value.__closure__, *named]
+            held = value.__defaults__, value.__kwdefaults__, value.__dict__ or None, value.__closure__
+            return [_written(value.__code__), *held, *named]
         info = value.cache_info()
         return [info.misses, info.currsize, *sorted(gc.get_referents(value), key=id)]
 
@@ -315,6 +316,15 @@ def _names(code: CodeType) -> tuple[str, ...]:
     """Names of globals, attributes and modules in code and in the functions within it."""
     inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
     return tuple(sorted({*code.co_names}.union(*inner)))
+
+
+@functools.cache
+def _written(code: CodeType) -> bytes:
+    """The instructions of code and of the functions within it: of two with one name, which it is."""
+    digest = hashlib.blake2b(code.co_code + repr(code.co_names).encode(), digest_size=16)
+    for constant in code.co_consts:
+        digest.update(_written(constant) if isinstance(constant, CodeType) else repr(constant).encode())
+    return digest.digest()
 
 
 @functools.cache
