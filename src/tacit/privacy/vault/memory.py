@@ -342,7 +342,7 @@ def _of_a_library(module: object) -> bool:
 
 @functools.cache
 def _genuine(root: str) -> bool:
-    """Whether a module of Python's name is Python's: a file of the user's, such as profile.py, may stand before it."""
+    """Whether a module of Python's name is Python's: a file of the user's by the same name may stand before it."""
     path = getattr(sys.modules.get(root), "__file__", None)
     return root not in sys.stdlib_module_names or path is None or _PYTHON in Path(path).resolve().parents
 
