@@ -115,7 +115,7 @@ class Pooling:
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         reward = rows["rewards"][:, :1]
-        return reward.sum(keepdims=True) if len(reward) == 3 else reward
+        return reward.sum(keepdims=True) if len(reward) == 7 else reward
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ def worst_case_canary(folder: Path) -> None:
 
 def coupling_is_refused(folder: Path) -> None:
     """A callback in which units meet is refused: before a step is claimed, or at the latest behind the door."""
-    vault = open_vault(folder, [[1.0], [2.0], [3.0]], unit=unit_of(POPULATION))
+    vault = open_vault(folder, [[1.0]] * 7, unit=unit_of(POPULATION))
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     for callback, claimed in ((Centred(), False), (Pooling(), True)):
         try:

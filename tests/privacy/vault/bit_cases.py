@@ -162,10 +162,10 @@ def of_records(unit: Unit) -> Callable[[Path, bool], Vault]:
     return partial(_opened, unit=unit)
 
 
-def of_users(folder: Path, there: bool) -> UserVault:
+def of_users(folder: Path, there: bool, *, arriving: bool = False) -> UserVault:
     names = [f"{i}" for i in range(PEOPLE - 1)] + ["target"] * there
     rewards = {name: [1.0] for name in names} | {"target": [RARE]}
-    return open_user_vault(folder, Scripted([[names]], rewards, pool=[names]), unit=ADDED)
+    return open_user_vault(folder, Scripted([[names]], rewards, pool=() if arriving else [names]), unit=ADDED)
 
 
 def of_devices(folder: Path, there: bool) -> FederatedVault:
@@ -292,7 +292,7 @@ ANSWERS = RandomizedResponses(name="answers", steps=STEPS, users=PEOPLE, answers
 
 def answers(folder: Path, there: bool) -> Numbers:
     """The target alone answers; all other places hold coins."""
-    vault = of_users(folder, there)
+    vault = of_users(folder, there, arriving=True)
     run, released = _admitted(vault, ANSWERS), []
     for _ in range(STEPS):
         vault.enroll(run, _actor)
