@@ -61,6 +61,9 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
         "on 27 November 2026, when all rows had been seen. More trust in the model and a larger weight of rewards were "
         "tried on other clinics and on seeds from 71,000 on of this one, and neither was clearly better; the defaults "
         "stayed as they were. All rows were made again, with other seeds.",
+        "A doubt of one standard deviation, by which the advice had to beat the logged value, was taken out on 27 "
+        "November 2026, after seven rows of 2,000 patients (clones alone, mean 30) and the shop's at epsilon "
+        "0.5 had been seen. Those rows were made again with the same seeds.",
     ),
     "dppg_audit": (
         "The bound of the figures on the power of the audit was lowered once, from 0.8 to 0.6, on 20 November 2026, "
