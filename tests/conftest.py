@@ -46,7 +46,7 @@ def small_crowds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Callbacks are tried on at most 5 units instead of 300, and on 33 or 300 where trials are what is tested."""
     monkeypatch.setattr("tacit.privacy.vault.isolation._PASSED", {})
     if "isolation" not in request.path.name:
-        tested = {"mutations", "removal"} & set(request.path.parts) or "attacks" in request.path.name
+        tested = {"mutations", "removal"} & set(request.path.parts) or "refused_callbacks" in request.path.name
         monkeypatch.setattr("tacit.privacy.vault.removal.CROWDS", (1, 2, 5, 33) if tested else (1, 2, 5))
 
 

@@ -15,6 +15,7 @@ from tacit import hub
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
+from tacit.hub.manifest import MANIFEST
 from tacit.methods.synthesis.baselines import pate_gan, privsyn
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
@@ -69,6 +70,7 @@ def test_a_saved_baseline_comes_back(release: Release[Any], tmp_path: Path) -> N
         hub.CARD,
         hub.CERTIFICATE,
         hub.CONFIG,
+        MANIFEST,
         hub.MODEL,
     ]
 

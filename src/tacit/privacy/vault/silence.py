@@ -19,6 +19,9 @@ class _WhileStepsRun:
     holds for warnings of all threads, as a step may have its rows worked on by others.
     """
 
+    pattern = r"(?!)"
+    """What libraries that copy filters (scikit-learn) read of one: an expression that nothing matches."""
+
     def __init__(self) -> None:
         self._lock, self._running = threading.Lock(), 0
 
