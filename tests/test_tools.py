@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tools.container import TRIED, steps
+from tools.form import measure
 from tools.site import NOTEBOOKS, REFERENCE, linked, notebook, pages, placed, reference
 from tools.versions import lowest
 
@@ -126,3 +127,37 @@ def test_make_demo_begins_again_and_touches_nothing_else(tmp_path: Path) -> None
         "mine",
         "report.html",
     ]
+
+
+def test_the_form_of_a_folder_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(
+        '''class Table:
+    """A table."""
+
+    def rows(self):
+        """Public."""
+        return _once(self)
+
+
+def _once(table):
+    """Private, in
+    two lines."""
+    return [_twice(table), _twice(table)]
+
+
+def _twice(table):
+    def inner():
+        """Inside a function."""
+    raise ValueError(
+        table,
+    )
+'''
+    )
+    (tmp_path / "two.py").write_text("class Table: ...\n")
+    form = measure((tmp_path,))
+    assert (form.files, form.functions, form.lines) == (2, 4, 21)
+    assert form.density == 1000 * 4 / 21
+    assert [place.rpartition("/")[2] for place in form.crumbs] == ["one.py:9 _once"]
+    assert {name: len(places) for name, places in form.repeated.items()} == {"Table": 2}
+    assert form.private_docstring_lines == 3
+    assert [place.rpartition("/")[2] for place in form.long_errors] == ["one.py:18 3 lines"]
