@@ -111,12 +111,8 @@ def checkpoint_of(folder: str | os.PathLike[str] | None) -> Path | None:
 
 
 def begun(vault: BaseVault, run: Run, part: str, start: Tensor, path: Path | None, *, resume: bool) -> Iterates:
-    """The parameters [rounds so far + 1, P] to go on with: those of a checkpoint that is resumed, or the start alone.
-
-    Raises:
-        PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
-        PlanError: the checkpoint is of another adapter.
-    """
+    """The parameters [rounds so far + 1, P] to go on with: those of a checkpoint that is resumed, or the start
+    alone."""
     kept = path if resume and path is not None and path.exists() else None
     iterates = start.double().numpy()[None] if kept is None else _loaded(kept, run, vault.ledger, len(start))
     if vault.touched(run) and not (kept and (len(iterates) > 1 or vault.steps_left(run, part))):

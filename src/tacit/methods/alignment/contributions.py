@@ -30,26 +30,17 @@ TOGETHER = 16
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What a round's contributions may use.
+    """What a round's contributions may use."""
 
-    Args:
-        theta: the released parameters [P].
-    """
-
-    theta: NDArray[np.float32]
+    theta: NDArray[np.float32]  # the released parameters [P]
 
 
 @dataclass(frozen=True, eq=False)
 class PersonGradient:
-    """One policy gradient a person.
+    """One policy gradient a person."""
 
-    Args:
-        plan: sizes, bounds and the critic's share.
-        writer: the model.
-    """
-
-    plan: AlignmentPlan
-    writer: Writer
+    plan: AlignmentPlan  # sizes, bounds and the critic's share
+    writer: Writer  # the model
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
         """[U, P]."""

@@ -142,15 +142,10 @@ class PreferencePlan(plans.PrivatePlan):
 
 @dataclass(frozen=True, eq=False)
 class PairGradient:
-    """The gradient of one person's log-likelihood of preferences, at the released parameters.
+    """The gradient of one person's log-likelihood of preferences, at the released parameters."""
 
-    Args:
-        plan: sizes and beta.
-        writer: the model.
-    """
-
-    plan: PreferencePlan
-    writer: Writer
+    plan: PreferencePlan  # sizes and beta
+    writer: Writer  # the model
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
         """[U, P]."""

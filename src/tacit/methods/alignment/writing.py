@@ -21,19 +21,12 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Writing:
-    """The actor of a round: a row of the result depends on the rows of its own prompt alone, to the last bit.
+    """The actor of a round: a row of the result depends on the rows of its own prompt alone, to the last bit."""
 
-    Args:
-        plan: sizes.
-        writer: the model.
-        reward: the public reward, or None.
-        theta: released parameters [P].
-    """
-
-    plan: AlignmentPlan
-    writer: Writer
-    reward: Reward | None
-    theta: Tensor
+    plan: AlignmentPlan  # sizes
+    writer: Writer  # the model
+    reward: Reward | None  # the public reward, or None
+    theta: Tensor  # released parameters [P]
 
     def __call__(
         self, observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator

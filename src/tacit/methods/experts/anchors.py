@@ -87,17 +87,7 @@ Anchors = Uniform | Given
 
 
 def points(anchors: Anchors, given: Array | None, spec: PublicSpec) -> Array:
-    """The states of a plan's first round, [N, d] float32 or [N] int64.
-
-    Args:
-        anchors: the plan's.
-        given: the states of `Given` anchors.
-        spec: the public bounds of the records.
-
-    Raises:
-        PlanError: states are given and not declared, or the other way round, they are not those of the plan, or some
-            are outside the public bounds.
-    """
+    """The states of a plan's first round, [N, d] float32 or [N] int64."""
     if isinstance(anchors, Given) != (given is not None):
         raise _refused("the plan and anchors= do not fit each other", "anchors= with a plan of Given.of(...) alone")
     states = anchors.points() if isinstance(anchors, Uniform) else _plain(np.asarray(given))
@@ -110,17 +100,8 @@ def points(anchors: Anchors, given: Array | None, spec: PublicSpec) -> Array:
 def visited(
     actor: Acting, world: World, count: int, spec: PublicSpec, *, horizon: int, explore: float, seed: int
 ) -> Array:
-    """States that released policies come to in a public world, [R, N, ...]: where to ask next.
-
-    Args:
-        actor: the policies of R replicates.
-        world: the simulator; each replicate plays `EPISODES` episodes in it.
-        count: N, drawn with replacement from the states of a replicate's own policy.
-        spec: the public bounds; states are clipped to them.
-        horizon: most steps of an episode.
-        explore: probability of a random action instead of the policy's, in every step.
-        seed: of everything random, which is public.
-    """
+    """States that released policies come to in a public world, [R, N, ...]: where to ask next."""
+    # actor: the policies of R replicates; count: N, drawn with replacement from the states of a replicate's own policy
     generator, replicates = np.random.default_rng(seed), len(actor.theta)
     assert isinstance(spec.action, Discrete)
     people = np.repeat(np.arange(replicates), EPISODES)

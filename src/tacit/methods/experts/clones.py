@@ -148,13 +148,8 @@ Clone = LinearClone | MlpClone
 
 
 def spread(rows: Mapping[str, Array], most: int, names: tuple[str, ...]) -> dict[str, Array]:
-    """At most so many of each expert's rows, evenly spaced over its own: columns [U, most, ...] and "mask".
-
-    Args:
-        rows: padded columns [U, L, ...] with "mask" [U, L], true for the first rows of each expert.
-        most: how many.
-        names: which columns.
-    """
+    """At most so many of each expert's rows, evenly spaced over its own: columns [U, most, ...] and "mask"."""
+    # rows: padded columns [U, L, ...] with "mask" [U, L], true for the first rows of each expert
     count = rows["mask"].sum(axis=1)[:, None]
     place = np.arange(min(most, rows["mask"].shape[1]))
     where = np.where(count > len(place), place * count // len(place), np.minimum(place, np.maximum(count - 1, 0)))

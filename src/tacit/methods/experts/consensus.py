@@ -265,11 +265,7 @@ class Consensus(plans.PrivatePlan):
 
 
 def _each(trajectories: int, trajectory_delta: float, *, epsilon: float, delta: float, unit: Unit) -> float:
-    """The largest epsilon of one trajectory, to 5 digits, with which all of them cost epsilon at delta.
-
-    Args:
-        trajectory_delta: of one trajectory.
-    """
+    """The largest epsilon of one trajectory, to 5 digits, with which all of them cost epsilon at delta."""
     relation = unit.relation
     assert relation is not None
 

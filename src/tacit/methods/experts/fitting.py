@@ -71,16 +71,9 @@ def fit_votes(how: Fit, policy: Policy, states: Array, votes: Float64) -> Float3
 def descend(
     network: Network, theta: Float32, x: Float32, target: Array, weight: Array, *, loss: Loss, steps: int, rate: float
 ) -> Float32:
-    """Parameters [G, P] after full-batch steps of Adam; every group by itself, whatever other groups there are.
-
-    Args:
-        network: what the parameters are of.
-        theta: the first ones [G, P]; changed in place.
-        x: inputs [G, n, inputs].
-        target: [G, n, A] outputs, or probabilities.
-        weight: [G, n] of the rows.
-        loss, steps, rate: as for `Fit`.
-    """
+    """Parameters [G, P] after full-batch steps of Adam; every group by itself, whatever other groups there are."""
+    # theta: the first ones [G, P], changed in place; x: inputs [G, n, inputs]; target: [G, n, A] outputs, or
+    # probabilities; weight: [G, n] of the rows
     adam = Adam(np.zeros_like(theta), np.zeros_like(theta))
     target, weight = np.asarray(target, np.float32), np.asarray(weight, np.float32)[..., None]
     for step in range(steps):

@@ -56,15 +56,10 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True)
 class Moments:
-    """An expert's contribution: how large its inputs are, and in which directions.
+    """An expert's contribution: how large its inputs are, and in which directions."""
 
-    Args:
-        summary: gives "observations" [U, k, ...] and "mask" [U, k].
-        features: public map from observations to F inputs in [-1, 1].
-    """
-
-    summary: Summary
-    features: Features
+    summary: Summary  # gives "observations" [U, k, ...] and "mask" [U, k]
+    features: Features  # public map from observations to F inputs in [-1, 1]
 
     def __call__(self, rows: Mapping[str, Array], state: Any) -> Array:
         """[U, 1 + F (F + 1) / 2]."""
@@ -84,13 +79,9 @@ class Moments:
 
 
 def whitener(released: Float64, noise: float, size: int) -> Float64:
-    """Matrices T [R, F, F], symmetric, so that the inputs T x have second moments of about 1 in every direction.
-
-    Args:
-        released: noisy means of `Moments` [R, 1 + F (F + 1) / 2].
-        noise: standard deviation of their noise; directions that drown in it are taken to be of its size.
-        size: F.
-    """
+    """Matrices T [R, F, F], symmetric, so that the inputs T x have second moments of about 1 in every direction."""
+    # released: noisy means of `Moments` [R, 1 + F (F + 1) / 2]; noise: standard deviation of their noise, directions
+    # that drown in it are taken to be of its size; size: F
     upper, factors = _upper(size)
     noise *= math.sqrt(2)
     matrices = np.empty((len(released), size, size))
@@ -106,10 +97,8 @@ def whitener(released: Float64, noise: float, size: int) -> Float64:
 
 
 def through(matrices: Array, network: Mlp, parameters: Array) -> Array:
-    """The parameters [G, P] with the weights of their first layer W [F, H] replaced by T W, for T [G, F, F].
-
-    It takes parameters for whitened inputs to those for plain ones, and gradients the other way (T is symmetric).
-    """
+    """The parameters [G, P] with the weights of their first layer W [F, H] replaced by T W, for T [G, F, F]."""
+    # It takes parameters for whitened inputs to those for plain ones, and gradients the other way (T is symmetric).
     result = parameters.copy()
     first = network.layers(result)[0][:, :-1]
     first[:] = matrices @ first
@@ -222,17 +211,12 @@ class Kept:
 
 @dataclass(frozen=True)
 class Gradient:
-    """An expert's weighted, clipped mean gradient of log pi by phi, for the state: theta [R, P], whiteners [R, F, F].
+    """An expert's weighted, clipped mean gradient of log pi by phi, for the state: theta [R, P], whiteners [R, F,
+    F]."""
 
-    Args:
-        summary: the experts' rows and weights.
-        policy: pi.
-        clip_norm: C, before the weight.
-    """
-
-    summary: Kept
-    policy: Policy
-    clip_norm: float
+    summary: Kept  # the experts' rows and weights
+    policy: Policy  # pi
+    clip_norm: float  # C, before the weight
 
     def __call__(self, rows: Mapping[str, Array], state: tuple[Float32, Float64]) -> Array:
         """[U, P]."""

@@ -29,14 +29,7 @@ SUMS = "what is read of its rows enters each noisy sum as one bounded contributi
 
 
 def label(plan: Plan, covered: str, *, counts: str = SUMS, public: tuple[str, ...] = ()) -> Label:
-    """The label of a release that reads experts' own logs.
-
-    Args:
-        plan: calibrated or priced.
-        covered: what was released, and so everything computed from it.
-        counts: how the rows of one expert count for it.
-        public: what the caller declared to be public, one phrase each.
-    """
+    """The label of a release that reads experts' own logs."""
     name = "expert" if plan.unit is None else plan.unit.name
     return Label(
         covered=(
@@ -88,10 +81,8 @@ class ReturnWeight:
 
 
 def mean_returns(rows: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float64]:
-    """Each expert's mean undiscounted return, [U], over the episodes that end within the rows.
-
-    The last episode is left out where the rows break it off, unless it is the only one.
-    """
+    """Each expert's mean undiscounted return, [U], over the episodes that end within the rows."""
+    # The last episode is left out where the rows break it off, unless it is the only one.
     mask, rewards = np.asarray(rows["mask"], bool), np.asarray(rows["rewards"], np.float64)
     starts = np.asarray(rows["starts"], bool) & mask
     episodes, units = starts.sum(axis=1), np.arange(len(mask))

@@ -39,23 +39,13 @@ MOST_STEPS = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class MixedTraining:
-    """Algorithm 3: in each step, with probability p, a noisy gradient from B of m experts, else a noiseless one.
+    """Algorithm 3: in each step, with probability p, a noisy gradient from B of m experts, else a noiseless one."""
 
-    Args:
-        experts: m.
-        batch: B, how many experts a noisy step takes one transition from.
-        noisy_share: p in (0, 1], the probability of a noisy step. (The paper's Table 1 has p for some tasks and 1 - p
-            for others.)
-        noise_multiplier: sigma > 0, the noise's standard deviation over the clip.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
-
-    experts: int
-    batch: int
+    experts: int  # m
+    batch: int  # B, how many experts a noisy step takes one transition from
+    # p in (0, 1], the probability of a noisy step. (The paper's Table 1 has p for some tasks and 1 - p for others.)
     noisy_share: float
-    noise_multiplier: float
+    noise_multiplier: float  # sigma > 0, the noise's standard deviation over the clip
 
     def __post_init__(self) -> None:
         check("batch", self.batch, 1 <= self.batch <= self.experts, f"from 1 to {self.experts}")
@@ -92,23 +82,16 @@ class MixedTraining:
         return _steps(self.rate, self.noise_multiplier, epsilon, delta)
 
     def limit_epsilon(self, noisy: int, delta: float) -> float:
-        """Epsilon of so many noisy steps in the limit of many small ones: mu-GDP, mu = q sqrt(K (e^(1/sigma^2) - 1)).
-
-        Source: central limit theorem of Bu, Dong, Long & Su (arXiv:1911.11607). No bound: a check of the others.
-        """
+        """Epsilon of so many noisy steps in the limit of many small ones: mu-GDP, mu = q sqrt(K (e^(1/sigma^2) -
+        1))."""
+        # Source: central limit theorem of Bu, Dong, Long & Su (arXiv:1911.11607). No bound: a check of the others.
         mu = self.rate * math.sqrt(noisy * math.expm1(self.noise_multiplier**-2))
         return accountants.gaussian_epsilon(delta, mu)
 
 
 def published_release(trajectories: int, horizon: int, epsilon: float, delta: float) -> tuple[float, float]:
-    """(epsilon, delta) of the released prefixes as published: basic composition, and T in delta.
-
-    Args:
-        trajectories: n_r.
-        horizon: T.
-        epsilon: of one run of the sparse vector technique; as much again pays for the prefix itself.
-        delta: by which one unstable step passes for a stable one.
-    """
+    """(epsilon, delta) of the released prefixes as published: basic composition, and T in delta."""
+    # horizon: T
     return 2 * trajectories * epsilon, trajectories * horizon * delta
 
 

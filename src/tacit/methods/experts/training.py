@@ -44,17 +44,11 @@ __all__ = ["ExpertLoss", "fit"]
 
 @dataclass(frozen=True)
 class ExpertLoss:
-    """An `Objective`: the learner's loss, averaged over the k rows of each expert before the clip.
+    """An `Objective`: the learner's loss, averaged over the k rows of each expert before the clip. The mean of k rows
+    costs nothing: the clip bounds the expert, whatever k is, and the mean varies less than one row."""
 
-    The mean of k rows costs nothing: the clip bounds the expert, whatever k is, and the mean varies less than one row.
-
-    Args:
-        learner: a loss for each row.
-        features: public map of observations to the network's inputs.
-    """
-
-    learner: Learner
-    features: Features
+    learner: Learner  # a loss for each row
+    features: Features  # public map of observations to the network's inputs
 
     def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
         """Nothing is random here."""

@@ -128,13 +128,10 @@ class Ballot:
 
 @dataclass(frozen=True)
 class Vote:
-    """An expert's weighted centred indicators at all anchors, for the state: anchors [R, N, ...], one set a replicate.
+    """An expert's weighted centred indicators at all anchors, for the state: anchors [R, N, ...], one set a
+    replicate."""
 
-    Args:
-        summary: the experts' clones and weights.
-    """
-
-    summary: Ballot
+    summary: Ballot  # the experts' clones and weights
 
     def __call__(self, rows: Mapping[str, Array], state: Array) -> Array:
         """[U, N A]."""

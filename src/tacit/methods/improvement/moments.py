@@ -49,30 +49,19 @@ SQUARES = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """The T rows of U units that count, one after another.
+    """The T rows of U units that count, one after another."""
 
-    Args:
-        units: U.
-        unit: whose row it is, [T].
-        course: which of the units' episodes, [T], counted from 0 over all of them.
-        owner: whose episode it is, [C].
-        seen, after: memories at the row and after it, [T, d].
-        actions, rewards, discounts: [T].
-        terminations: [T].
-        propensities: of the logged actions, [T]; 1 where there are none.
-    """
-
-    units: int
-    unit: NDArray[np.int64]
-    course: NDArray[np.int64]
-    owner: NDArray[np.int64]
-    seen: Float64
+    units: int  # U
+    unit: NDArray[np.int64]  # whose row it is, [T]
+    course: NDArray[np.int64]  # which of the units' episodes, [T], counted from 0 over all of them
+    owner: NDArray[np.int64]  # whose episode it is, [C]
+    seen: Float64  # seen, after: memories at the row and after it, [T, d]
     after: Float64
-    actions: NDArray[np.int64]
+    actions: NDArray[np.int64]  # actions, rewards, discounts: [T]
     rewards: Float64
     discounts: Float64
-    terminations: NDArray[np.bool_]
-    propensities: Float64
+    terminations: NDArray[np.bool_]  # [T]
+    propensities: Float64  # of the logged actions, [T]; 1 where there are none
 
     @classmethod
     def of(cls, rows: Arrays, problem: Problem, memory: Memory) -> Visits:
@@ -155,17 +144,11 @@ class Scales(Json):
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Each unit's mean of (z, 4 z^2, x, x^2), how many rows it has, and its presence.
+    """Each unit's mean of (z, 4 z^2, x, x^2), how many rows it has, and its presence. z are its columns and x its
+    rewards, scaled to [-1, 1] by their public bounds."""
 
-    z are its columns and x its rewards, scaled to [-1, 1] by their public bounds.
-
-    Args:
-        plan: columns, memory and problem.
-        spec: public bounds.
-    """
-
-    plan: ImprovementPlan
-    spec: PublicSpec
+    plan: ImprovementPlan  # columns, memory and problem
+    spec: PublicSpec  # public bounds
 
     def __call__(self, rows: Arrays, state: object) -> Float64:
         """Rows [U, L, ...] -> [U, 2 d + 4], of norm at most 1."""
@@ -195,10 +178,8 @@ class Look:
         return self.spec.reward.low[0], self.spec.reward.high[0]
 
     def read(self, mean: Float64) -> Scales:
-        """What a noisy sum [2 d + 4] of the vectors, over the public population, says (post-processing).
-
-        Units that were cut to the norm weigh less in every number alike, so that the noisy presence divides them all.
-        """
+        """What a noisy sum [2 d + 4] of the vectors, over the public population, says (post-processing)."""
+        # Units that were cut to the norm weigh less in every number alike, so that the noisy presence divides them all.
         total, d = mean * self.plan.population * self._clip / FIT, len(self.plan.columns)
         noise = self.plan.noise_of(LOOK) * self._clip / FIT
         units = unit_count(float(total[-1]), noise, self.plan.expected_units)
@@ -254,15 +235,10 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Each unit's joint moments; the state is that of the scales.
+    """Each unit's joint moments; the state is that of the scales."""
 
-    Args:
-        plan: columns, memory, problem, weights and clip.
-        spec: public bounds.
-    """
-
-    plan: ImprovementPlan
-    spec: PublicSpec
+    plan: ImprovementPlan  # columns, memory, problem, weights and clip
+    spec: PublicSpec  # public bounds
 
     def __call__(self, rows: Arrays, state: tuple[Float64, Float64, Float64]) -> Float64:
         """Rows [U, L, ...] -> [U, A (n (n + 1) / 2 + n m + n)], or [U, A n (n + 1) / 2]; of norm at most 1."""
@@ -304,12 +280,8 @@ class Joint:
         return self.plan.clip * scales.rows * self.size
 
     def read(self, mean: Float64, scales: Scales) -> Moments:
-        """What a noisy sum of the vectors, over the public population, says (post-processing).
-
-        Args:
-            mean: [A (n (n + 1) / 2 + n m + n)], or [A n (n + 1) / 2].
-            scales: that the vectors were made with.
-        """
+        """What a noisy sum of the vectors, over the public population, says (post-processing)."""
+        # mean: [A (n (n + 1) / 2 + n m + n)], or [A n (n + 1) / 2]
         n, d = self.size, len(self.plan.value_columns)
         actions, m = self.spec.action.size, 1 + d + d * (d + 1) // 2 if self.plan.follows else 0
         clip = self.clip_norm(scales) / FIT

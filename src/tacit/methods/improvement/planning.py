@@ -55,20 +55,16 @@ INDICATOR = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Advised:
-    """What planning gives.
+    """What planning gives."""
 
-    Args:
-        policy: what both sets of parameters are of.
-        advice, clone: parameters [1, P] of the advice and of the clone; equal where the advice is dropped.
-        changes: share of the weighted points where the clone would take a and the advice b, [A, A]; they sum to 1.
-        sampled: whether the policy is the clone and draws its actions, since the model's own estimate of the advice is
-            not above that of the records' decisions. A plan that imitates has no estimate, and takes the best action.
-    """
-
-    policy: Policy
+    policy: Policy  # what both sets of parameters are of
+    # advice, clone: parameters [1, P] of the advice and of the clone; equal where the advice is dropped
     advice: NDArray[np.float32]
     clone: NDArray[np.float32]
+    # share of the weighted points where the clone would take a and the advice b, [A, A]; they sum to 1
     changes: Float64
+    # whether the policy is the clone and draws its actions, since the model's own estimate of the advice is not above
+    # that of the records' decisions. A plan that imitates has no estimate, and takes the best action.
     sampled: bool
 
 
@@ -147,17 +143,13 @@ def points(moments: Moments, columns: int) -> tuple[Float64, Float64]:
 
 @dataclass(frozen=True)
 class Standard:
-    """The problem in rewards x, which have mean 0 and variance 1 in the records.
+    """The problem in rewards x, which have mean 0 and variance 1 in the records."""
 
-    Args:
-        offset: what x is short of at each visit: the mean reward in standard deviations. Where every course has as many
-            visits, whatever is decided, it moves all values alike and is 0 here; where a course can end early, what
-            another visit pays is part of what a decision is worth.
-        low, high: the public range of returns in this unit.
-    """
-
+    # what x is short of at each visit: the mean reward in standard deviations. Where every course has as many visits,
+    # whatever is decided, it moves all values alike and is 0 here; where a course can end early, what another visit
+    # pays is part of what a decision is worth.
     offset: float
-    low: float
+    low: float  # low, high: the public range of returns in this unit
     high: float
 
     @classmethod
@@ -233,10 +225,8 @@ def _deviation(features: Float64, covariances: Float64) -> Float64:
 
 
 class _Regression:
-    """Coefficients of what is summed with phi on phi, under known noise, from the prior N(0, P).
-
-    The sum b = G theta + noise has the noise of b itself, that of G times what theta may be, and the sampling of rows.
-    """
+    """Coefficients of what is summed with phi on phi, under known noise, from the prior N(0, P). The sum b = G theta +
+    noise has the noise of b itself, that of G times what theta may be, and the sampling of rows."""
 
     def __init__(self, products: Float64, sigma: float, prior: Float64) -> None:
         self._products, self._sigma, self._prior = products, sigma, prior

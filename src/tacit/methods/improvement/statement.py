@@ -94,35 +94,19 @@ class Statement(Json):
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Each unit's vector of (gain, return, presence, squared gain, squared return), of norm at most 1, [U, 5].
+    """Each unit's vector of (gain, return, presence, squared gain, squared return), of norm at most 1, [U, 5]."""
 
-    Args:
-        problem: discount, horizon, episodes, range of returns.
-        memory: what the policy acts on.
-        policy: the advice, or the clone in its place.
-        advice: eta.
-        limits: the public range of returns.
-        clone: of the records' decisions; None for the same share everywhere.
-        caution: probability under the clone below which an action is advised less often.
-    """
-
-    problem: Problem
-    memory: Memory
-    policy: Network
-    advice: float
-    limits: tuple[float, float]
-    clone: Network | None = None
-    caution: float = 0.0
+    problem: Problem  # discount, horizon, episodes, range of returns
+    memory: Memory  # what the policy acts on
+    policy: Network  # the advice, or the clone in its place
+    advice: float  # eta
+    limits: tuple[float, float]  # the public range of returns
+    clone: Network | None = None  # of the records' decisions; None for the same share everywhere
+    caution: float = 0.0  # probability under the clone below which an action is advised less often
 
     @classmethod
     def of(cls, plan: ImprovementPlan, spec: PublicSpec, advised: Advised) -> Scores:
-        """For a plan's own share, caution and range.
-
-        Args:
-            plan: calibrated or not.
-            spec: public bounds of the records.
-            advised: what planning gave.
-        """
+        """For a plan's own share, caution and range."""
         usual = Network.of(FeedForward.of(advised.policy, advised.clone, greedy=False))
         reach = limits(plan.problem, spec)
         if advised.sampled:  # the clone's own actions are never rare under the clone
@@ -172,15 +156,7 @@ def stated(
     sampled: bool,
     level: float | None = None,
 ) -> Statement:
-    """What a release's noisy sums say.
-
-    Args:
-        sums: of the five numbers of `Scores`, over the public population.
-        plan: calibrated.
-        limits: the public range of returns.
-        sampled: whether the policy is the clone, which draws its actions.
-        level: of the bounds, where what was said before asks for more than the plan's.
-    """
+    """What a release's noisy sums say."""
     level = plan.level if level is None else level
     units, (low, high) = plan.population, limits
     weights = FIT * np.sqrt(SCORES)

@@ -63,17 +63,12 @@ def blocks_of_blocks(blocks: Grid) -> int | None:
 
 
 def block_factor(grid: Grid, people: int, noise: float) -> int:
-    """The factor of `grid.coarse` (one of `scales`) for blocks of a size that fits the noise; the rule knows no record.
-
-    The side grows with the cube root of the noise, which balances what a coarse block blurs (its side) against what
-    noise adds over all blocks (noise over squared side): 25 km times the root, about 10 km for 83 people at epsilon 2
-    and 2 km for 10,000. Vectors of all people together stay below `NUMBERS` numbers.
-
-    Args:
-        grid: the public grid.
-        people: their public number.
-        noise: standard deviation of the noise in the mean of vectors of norm 1.
-    """
+    """The factor of `grid.coarse` (one of `scales`) for blocks of a size that fits the noise; the rule knows no
+    record."""
+    # The side grows with the cube root of the noise, which balances what a coarse block blurs (its side) against what
+    # noise adds over all blocks (noise over squared side): 25 km times the root, about 10 km for 83 people at epsilon 2
+    # and 2 km for 10,000. Vectors of all people together stay below `NUMBERS` numbers.
+    # noise: standard deviation of the noise in the mean of vectors of norm 1
     wanted = max(SIDE_KM * min(noise, 1.0) ** (1 / 3) / side_km(grid), 1e-9)
     ladder = scales(grid)
     at = int(np.argmin([abs(math.log(side / wanted)) for _, side in ladder]))
@@ -83,12 +78,9 @@ def block_factor(grid: Grid, people: int, noise: float) -> int:
 
 
 def near(blocks: Grid, prior: Floats) -> Callable[[Floats], Floats]:
-    """How a found distribution changes what is expected elsewhere: towns thin out from their centres.
-
-    Returns:
-        From the found masses [G] the next prior [G]: half the old one, half the old one weighted by nearness, a mass
-        counting (1 + (distance / side)^2)^-1.5.
-    """
+    """How a found distribution changes what is expected elsewhere: towns thin out from their centres."""
+    # returns: From the found masses [G] the next prior [G]: half the old one, half the old one weighted by nearness, a
+    # mass counting (1 + (distance / side)^2)^-1.5
     places = np.radians(blocks.centres(np.arange(blocks.size)))
     level = np.cos(places[:, 0])
     on_sphere = np.stack([level * np.cos(places[:, 1]), level * np.sin(places[:, 1]), np.sin(places[:, 0])], axis=1) * (
@@ -125,13 +117,8 @@ class Level:
 
 
 def spread(levels: Sequence[Level], prior: Floats, expected: Callable[[Floats], Floats] | None = None) -> Floats:
-    """Probabilities of the cells of the last level [G].
-
-    Args:
-        levels: from coarse to fine.
-        prior: public probabilities of the cells of the last level.
-        expected: from the masses that were found [G] a better prior for a second pass.
-    """
+    """Probabilities of the cells of the last level [G]."""
+    # expected: from the masses that were found [G] a better prior for a second pass
     masses, measured = _down(levels, prior)
     if expected is not None:
         masses = _down(levels, expected(measured))[0]

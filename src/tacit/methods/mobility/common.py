@@ -26,14 +26,8 @@ FEW = 100
 
 
 def few(unit: Unit | None, noise_multiplier: float | None, noise: str = "server", floor: int | None = None) -> Lines:
-    """A line for the certificate, or none.
-
-    Args:
-        unit: of the plan, with its public population.
-        noise_multiplier: of the whole plan as one Gaussian release.
-        noise: who adds it: devices that add their own, or shares for a floor of answers, add more of it together.
-        floor: of the answers, for shared noise; None is nine in ten.
-    """
+    """A line for the certificate, or none."""
+    # floor: of the answers, for shared noise, None is nine in ten
     if unit is None:
         return ()
     shares = {"server": 1.0, "shared": unit.size / (floor or 0.9 * unit.size), "device": float(unit.size)}[noise]
@@ -55,16 +49,7 @@ def label(
     cautions: Lines = (),
     assumptions: Lines = (),
 ) -> Label:
-    """The label of a simulator: what every method says, and what a plan says itself.
-
-    Args:
-        name: of the unit.
-        covered, assumptions: as `Label`.
-        not_covered: what this plan's promise does not cover beyond every method's.
-        others: who is not protected beyond what most people have in common.
-        public: what is public.
-        cautions: see `few`.
-    """
+    """The label of a simulator: what every method says, and what a plan says itself."""
     return Label(
         covered=covered,
         not_covered=(
@@ -85,13 +70,9 @@ def label(
 
 @dataclass(frozen=True)
 class ZeroContribution:
-    """A contribution that says nothing: the control in which a release is its noise alone, population and all.
+    """A contribution that says nothing: the control in which a release is its noise alone, population and all."""
 
-    Args:
-        contribution: whose place it takes.
-    """
-
-    contribution: Any
+    contribution: Any  # whose place it takes
 
     @property
     def summary(self) -> Any:
@@ -104,18 +85,7 @@ class ZeroContribution:
 
 
 def reserved(plan: Plan, vault: Vault | FederatedVault, grid: Grid, part: str) -> Run:
-    """The plan's run, paid for and not begun before.
-
-    Args:
-        plan: calibrated or priced.
-        vault: of days on the grid.
-        grid: public.
-        part: named where the plan was run before.
-
-    Raises:
-        PlanError: the records are no days on this grid. PlanExhausted: the plan was run before under this ledger.
-        BudgetExceeded: the ledger cannot pay.
-    """
+    """The plan's run, paid for and not begun before."""
     if getattr(vault.spec.observation, "n", None) != grid.size:
         raise PlanError(
             "the records are not days on this grid",

@@ -74,15 +74,8 @@ class Matching:
 def match(
     mean: FloatArray, noise: float, layout: Layout, weights: Weights, plan: Matching, *, seed: int = 0
 ) -> TablePolicy:
-    """The policy whose days, played in silence, come nearest to a released vector.
-
-    Args:
-        mean: the released mean of people's vectors, [d].
-        noise: standard deviation of each coordinate's noise.
-        layout, weights: of the vector.
-        plan: how it is fitted.
-        seed: of the played days.
-    """
+    """The policy whose days, played in silence, come nearest to a released vector."""
+    # mean: the released mean of people's vectors, [d]; noise: standard deviation of each coordinate's noise
     fit = _Fit(mean, noise, layout, weights, plan)
     rng = np.random.default_rng(seed)
     effects, responses = fit.centre, np.zeros(0)
@@ -177,10 +170,8 @@ class _Fit:
         return np.concatenate([*vectors, whole], axis=1), np.concatenate(scores, axis=1)
 
     def misfit(self, played: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """y / w - m [M] for the played vector m, and the inverse of its covariance [M, M].
-
-        The common factor w is the one that fits best, with the prior that people are so alike (`ALIKE`).
-        """
+        """y / w - m [M] for the played vector m, and the inverse of its covariance [M, M]."""
+        # The common factor w is the one that fits best, with the prior that people are so alike (`ALIKE`).
         slack = np.diag(self._plan.slack**2 + 0.5 * played / self._plan.days + 1e-12)
         precision = _inverse(self._covariance + self._factor**2 * slack)
         expected, width = ALIKE / self._norm, (ALIKE_SPREAD / self._norm) ** 2

@@ -79,13 +79,8 @@ def day_bins(days: IntArray) -> IntArray:
 
 
 def histograms(days: IntArray, owner: IntArray, owners: int, layout: Layout, *, whole_days: bool = True) -> FloatArray:
-    """Histograms of each owner's days, [owners, 5 K (+ 59)], unscaled; zero for one without days.
-
-    Args:
-        days: [D, 48]. owner: [D], 0 .. owners - 1.
-        layout: the buckets.
-        whole_days: whether the histograms of whole days are there.
-    """
+    """Histograms of each owner's days, [owners, 5 K (+ 59)], unscaled; zero for one without days."""
+    # days: [D, 48]. owner: [D], 0 .. owners - 1
     width = layout.size * ACTIONS_COUNT
     size = width + (DAY_SIZE if whole_days else 0)
     count = np.maximum(np.bincount(owner, minlength=owners), 1)[:, None]
@@ -98,13 +93,9 @@ def histograms(days: IntArray, owner: IntArray, owners: int, layout: Layout, *, 
 
 @dataclass(frozen=True)
 class Vector:
-    """What is kept of each person: her vector, of norm 1, or 0 for a person without a whole day.
+    """What is kept of each person: her vector, of norm 1, or 0 for a person without a whole day."""
 
-    Args:
-        layout, weights: public.
-    """
-
-    layout: Layout
+    layout: Layout  # layout, weights: public
     weights: Weights
 
     @property
@@ -123,12 +114,9 @@ class Vector:
 
 @dataclass(frozen=True)
 class Moves:
-    """A person's vector, as a contribution to a noisy sum.
+    """A person's vector, as a contribution to a noisy sum."""
 
-    Args:
-        summary: what is kept of each person, from rows of U people to "vector" [U, d]: a `Vector`, for example.
-    """
-
+    # what is kept of each person, from rows of U people to "vector" [U, d]: a `Vector`, for example
     summary: Callable[[Mapping[str, npt.NDArray[Any]]], dict[str, FloatArray]]
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], state: object = None) -> FloatArray:

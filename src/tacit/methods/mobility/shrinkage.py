@@ -26,24 +26,15 @@ LEAST_FACTOR = 0.02
 
 
 def unscaled(mean: FloatArray, noise: float, layout: Layout, weights: Weights) -> tuple[FloatArray, FloatArray]:
-    """The released mean [d] without the scales of the coordinates, and the standard deviation of its noise [d].
-
-    Args:
-        mean: released.
-        noise: standard deviation of each coordinate's noise.
-        layout, weights: of the vector.
-    """
+    """The released mean [d] without the scales of the coordinates, and the standard deviation of its noise [d]."""
+    # noise: standard deviation of each coordinate's noise
     scale = weights.of(layout)
     return np.asarray(mean / scale), np.asarray(noise / scale)
 
 
 def common_factor(values: FloatArray, sd: FloatArray, layout: Layout) -> float:
-    """By which factor clipping has shrunk the mean: each histogram would add up to 1, so the weighted mean of the sums.
-
-    Args:
-        values, sd: as `unscaled` returns them, with or without the histograms of whole days.
-        layout: of the vector.
-    """
+    """By which factor clipping has shrunk the mean: each histogram would add up to 1, so the weighted mean of the
+    sums."""
     ends = np.cumsum([0, layout.size * ACTIONS_COUNT, *DAY_SIZES])
     ends = ends[ends <= len(values)]
     sums = np.add.reduceat(values, ends[:-1])
@@ -60,10 +51,8 @@ def table(values: FloatArray, sd: FloatArray, layout: Layout) -> FloatArray:
 
 
 def imposed(masses: FloatArray, variance: FloatArray, layout: Layout) -> FloatArray:
-    """The masses [K, 5] with the public mass of each time block: the gap goes where the variance [5] is.
-
-    With noise of different size the least squares correction of a known sum is in proportion to the variances.
-    """
+    """The masses [K, 5] with the public mass of each time block: the gap goes where the variance [5] is."""
+    # With noise of different size the least squares correction of a known sum is in proportion to the variances.
     blocks = masses.reshape(layout.times, -1, ACTIONS_COUNT)
     gap = layout.block_shares - blocks.sum(axis=(1, 2))
     total = max(float(blocks.shape[1] * variance.sum()), 1e-300)

@@ -328,12 +328,7 @@ def behaviour_used(
 
 
 def label(covered: str, circumstances: Sequence[str] = ()) -> Label:
-    """The words of an evaluation's certificate.
-
-    Args:
-        covered: what the plan releases.
-        circumstances: what was evaluated, and on what else that rests.
-    """
+    """The words of an evaluation's certificate."""
     return Label(
         covered=(covered, "everything computed from the evaluation: its value, interval, value function and report"),
         not_covered=(
@@ -354,13 +349,8 @@ def label(covered: str, circumstances: Sequence[str] = ()) -> Label:
 
 
 def propensities(target: Target, behaviour: Policy | None, *, logged: bool) -> tuple[str, ...]:
-    """What importance ratios rest on, for a certificate.
-
-    Args:
-        target: the evaluated policy.
-        behaviour: the known behaviour policy, or None.
-        logged: whether the records have propensities.
-    """
+    """What importance ratios rest on, for a certificate."""
+    # behaviour: the known behaviour policy, or None
     if isinstance(target, Behaviour):
         return ()
     if behaviour is not None:

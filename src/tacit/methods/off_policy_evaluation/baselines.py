@@ -43,15 +43,10 @@ LARGEST_EPSILON = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class FirstVisits(Estimator, ABC):
-    """Least squares over first-visit returns at finitely many public states, in one release (on-policy).
-
-    Balle, Gomrokchi and Precup (arXiv:1603.02010). The mechanisms are in `privacy/mechanisms/smooth_sensitivity.py`,
-    their proof in `proofs/smooth_sensitivity.md`. The public `return_range` of the problem is needed, and scales the
-    noise; epsilon is 1 at most.
-
-    Raises:
-        PlanError: a parameter is out of range, or the return range is missing.
-    """
+    """Least squares over first-visit returns at finitely many public states, in one release (on-policy). Balle,
+    Gomrokchi and Precup (arXiv:1603.02010). The mechanisms are in `privacy/mechanisms/smooth_sensitivity.py`, their
+    proof in `proofs/smooth_sensitivity.md`. The public `return_range` of the problem is needed, and scales the noise;
+    epsilon is 1 at most."""
 
     source: ClassVar[str] = "Balle, Gomrokchi, Precup, arXiv:1603.02010"
 
@@ -76,11 +71,7 @@ class FirstVisits(Estimator, ABC):
         """The release, for this plan's unit, epsilon and delta."""
 
     def parts(self) -> tuple[Once, ...]:
-        """One release, which pays (epsilon, delta).
-
-        Raises:
-            PlanError: the plan is not calibrated.
-        """
+        """One release, which pays (epsilon, delta)."""
         ready = self.unit is not None and self.epsilon is not None and self.delta is not None
         check("unit, epsilon, delta", None, ready, "a calibrated plan")
         return (Once(mechanism=self.mechanism()),)
@@ -107,11 +98,7 @@ class FirstVisits(Estimator, ABC):
         return Evaluation(method=self.method, theta=theta, features=self.features, limits=limits)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
-        """The plan for (epsilon, delta); of more than epsilon 1 it makes no use, and promises (and pays) 1.
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
-        """
+        """The plan for (epsilon, delta); of more than epsilon 1 it makes no use, and promises (and pays) 1."""
         check("epsilon", epsilon, 0 < epsilon < float("inf"), "a finite number > 0")
         plans.check_delta(delta, unit)
         return dataclasses.replace(self, unit=unit, epsilon=min(epsilon, LARGEST_EPSILON), delta=delta)
@@ -280,25 +267,15 @@ def solve(noisy: np.ndarray, noise: float, centre: np.ndarray) -> np.ndarray:
 def lstd(
     rows: Stats, problem: Problem, features: Features, policy: Target, behaviour: Policy | None = None
 ) -> NDArray[np.float64]:
-    """theta = (sum rho_t phi_t (phi_t - gamma phi_{t+1})^T)^+ sum rho_t phi_t r_t over all transitions of all units.
-
-    It is a plain function of rows, for simulated records (`step_sizes.unit_rows`) or inside `Vault.nonprivate`: what
-    the records would give if they could be used freely. Nothing that it returns may be published.
-
-    On-policy it is LSTD (Bradtke and Barto 1996). Off-policy the ratio is on the whole temporal-difference error, which
-    is WIS-LSTD at lambda 0 (Mahmood, van Hasselt and Sutton 2014) and the fixed point that GTD2 aims at, but for the
-    weights: GPOPE averages over each trajectory's own steps first, so that long and short ones weigh alike.
-
-    Args:
-        rows: columns [U, L, ...] with `mask` and `starts`.
-        problem: discount, horizon and episodes.
-        features: phi.
-        policy: the evaluated policy.
-        behaviour: the known behaviour policy; None takes the logged propensities.
-
-    Returns:
-        [n]; the least-norm solution where features are never seen or linearly dependent.
-    """
+    """theta = (sum rho_t phi_t (phi_t - gamma phi_{t+1})^T)^+ sum rho_t phi_t r_t over all transitions of all units."""
+    # It is a plain function of rows, for simulated records (`step_sizes.unit_rows`) or inside `Vault.nonprivate`: what
+    # the records would give if they could be used freely. Nothing that it returns may be published.
+    # On-policy it is LSTD (Bradtke and Barto 1996). Off-policy the ratio is on the whole temporal-difference error,
+    # which is WIS-LSTD at lambda 0 (Mahmood, van Hasselt and Sutton 2014) and the fixed point that GTD2 aims at, but
+    # for the weights: GPOPE averages over each trajectory's own steps first, so that long and short ones weigh alike.
+    # rows: columns [U, L, ...] with `mask` and `starts`; features: phi; behaviour: the known behaviour policy, None
+    # takes the logged propensities; returns: [n]; the least-norm solution where features are never seen or linearly
+    # dependent
     n = features.size
     A, b = np.zeros((n, n)), np.zeros(n)
     for start in range(0, len(rows["mask"]), CHUNK):

@@ -154,17 +154,11 @@ class BehaviourModel:
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """What is kept of each unit, a summary.
+    """What is kept of each unit, a summary."""
 
-    Args:
-        problem: horizon and episodes.
-        features: phi.
-        actions: A.
-    """
-
-    problem: Problem
-    features: Features
-    actions: int
+    problem: Problem  # horizon and episodes
+    features: Features  # phi
+    actions: int  # A
 
     @property
     def scale(self) -> float:
@@ -211,9 +205,7 @@ class GramVector:
 @dataclass(frozen=True, eq=False)
 class Gradient:
     """Each unit's gradient of the logits over the clip, cut to norm 1, and its length, [U, n A + 1], of norm at most 1.
-
-    The state is (weights [n, A], the clip), both public.
-    """
+    The state is (weights [n, A], the clip), both public."""
 
     summary: Visits
 

@@ -74,11 +74,9 @@ class DoublyRobust(QEstimator):
 
 @dataclass(frozen=True)
 class DoublyRobustScore:
-    """Each unit's doubly robust score over the width around the fit's centre; the state is Q.
-
-    A row that the horizon ends has nothing after it, as the value is that of the return over the horizon; a row after
-    which the records were cut earlier is bootstrapped.
-    """
+    """Each unit's doubly robust score over the width around the fit's centre; the state is Q. A row that the horizon
+    ends has nothing after it, as the value is that of the return over the horizon; a row after which the records were
+    cut earlier is bootstrapped."""
 
     problem: Problem
     width: float

@@ -225,11 +225,7 @@ def ends(space: Space) -> np.ndarray:
 
 
 def try_features(features: Features, space: Space) -> None:
-    """Try features at the ends of the public bounds, before any record is read.
-
-    Raises:
-        PlanError: they do not fit the observations, or the user's own are not finite there.
-    """
+    """Try features at the ends of the public bounds, before any record is read."""
     features.require_finite(ends(space)) if isinstance(features, Custom) else features(ends(space))
 
 
@@ -258,11 +254,9 @@ class Smoothness:
 def covariance(
     features: Features, deviation: float, spec: PublicSpec, smoothness: Smoothness | None
 ) -> NDArray[np.float64]:
-    """The prior covariance [n, n] under which V at a typical state has this standard deviation.
-
-    Tabular: of each state, with the smoothness' correlation. Otherwise all parameters are alike and independent, and
-    typical states are uniform in the public bounds of observations.
-    """
+    """The prior covariance [n, n] under which V at a typical state has this standard deviation."""
+    # Tabular: of each state, with the smoothness' correlation. Otherwise all parameters are alike and independent, and
+    # typical states are uniform in the public bounds of observations.
     n = features.size
     if features.tabular:
         return deviation**2 * (np.eye(n) if smoothness is None else smoothness.correlation(n))

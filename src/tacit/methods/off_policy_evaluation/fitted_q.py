@@ -134,8 +134,7 @@ class FittedQ(QEstimator):
 @dataclass(frozen=True)
 class StartValue:
     """What V says of the return over the horizon (`logged.within_horizon`), over the width around the fit's centre; the
-    state is Q.
-    """
+    state is Q."""
 
     problem: Problem
     width: float

@@ -76,19 +76,10 @@ def unit_count(count: float, noise: float, population: float) -> float:
 def share_bounds(
     first: NoisySums, second: NoisySums, scales: tuple[float, float], *, level: float, sides: Sides
 ) -> tuple[float, float]:
-    """The interval for the share r = s E[u] / (s E[u] + t E[v]) of numbers u, v in [0, 1], within [0, 1]; never empty.
-
-    A share is accepted where the noisy mean of (1 - r) s u - r t v may be 0. What u and v have in common would lower
-    the variance of that; it is not released, so the interval is wider than it has to be.
-
-    Args:
-        first, second: noisy sums of u and of v over the same units.
-        scales: s, t > 0.
-        level, sides: as for `bounds`.
-
-    Raises:
-        PlanError: the level is out of range.
-    """
+    """The interval for the share r = s E[u] / (s E[u] + t E[v]) of numbers u, v in [0, 1], within [0, 1]; never
+    empty."""
+    # A share is accepted where the noisy mean of (1 - r) s u - r t v may be 0. What u and v have in common would lower
+    # the variance of that; it is not released, so the interval is wider than it has to be.
     z = _quantile(level, sides)
     s, t = scales[0] / max(scales), scales[1] / max(scales)
 
@@ -176,17 +167,9 @@ def _excess(
     z: float,
     sides: Sides,
 ) -> Float64:
-    """How far a noisy residual is from being accepted as one of mean 0, [G]; accepted where <= 0.
-
-    Args:
-        residual: the noisy sum of numbers of mean 0.
-        noise: the variance of its noise.
-        spread, spread_noise: the noisy sum of their squares, and the standard deviation of its noise.
-        below, above: how far such a number may be from 0 on either side.
-        population: a public number that the count cannot exceed.
-        z: the normal quantile.
-        sides: "both", or "lower" where only a residual that is too large is refused.
-    """
+    """How far a noisy residual is from being accepted as one of mean 0, [G]; accepted where <= 0."""
+    # spread, spread_noise: the noisy sum of their squares, and the standard deviation of its noise; sides: "both", or
+    # "lower" where only a residual that is too large is refused
     most = population * above * below  # Bhatia and Davis 2000: the largest variance at a mean
     variance = np.minimum(np.maximum(spread, 0) + UPPER * spread_noise, np.maximum(most, 0))
     near, far = np.where(residual > 0, (above, below), (below, above))

@@ -17,31 +17,19 @@ _SMALLEST = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class Logged:
-    """Rows of U units in order of time, each array [U, L] or [U, L, ...]; what is not alive must not count.
+    """Rows of U units in order of time, each array [U, L] or [U, L, ...]; what is not alive must not count."""
 
-    Args:
-        alive: the row counts: it exists, and lies within the horizon and the number of episodes.
-        starts: the row is the first of an episode.
-        follows: the row's successor in the same episode is the next column, and counts.
-        step: index of the row in its episode, from 0.
-        rewards: float64, 0 where not alive.
-        terminations: the episode truly ends here: the next state has value 0.
-        ratio: pi(a|s) / pi_b(a|s), float64; 1 on-policy and where not alive; its logarithm is capped to 50.
-        observations, next_observations, actions: as recorded.
-        episodes: how many episodes of each unit count, [U], at least 1.
-    """
-
-    alive: np.ndarray
-    starts: np.ndarray
-    follows: np.ndarray
-    step: np.ndarray
-    rewards: np.ndarray
-    terminations: np.ndarray
-    ratio: np.ndarray
-    observations: np.ndarray
+    alive: np.ndarray  # the row counts: it exists, and lies within the horizon and the number of episodes
+    starts: np.ndarray  # the row is the first of an episode
+    follows: np.ndarray  # the row's successor in the same episode is the next column, and counts
+    step: np.ndarray  # index of the row in its episode, from 0
+    rewards: np.ndarray  # float64, 0 where not alive
+    terminations: np.ndarray  # the episode truly ends here: the next state has value 0
+    ratio: np.ndarray  # pi(a|s) / pi_b(a|s), float64; 1 on-policy and where not alive; its logarithm is capped to 50
+    observations: np.ndarray  # observations, next_observations, actions: as recorded
     next_observations: np.ndarray
     actions: np.ndarray
-    episodes: np.ndarray
+    episodes: np.ndarray  # how many episodes of each unit count, [U], at least 1
 
     def discount(self, gamma: float) -> np.ndarray:
         """gamma^step, [U, L]."""
@@ -103,19 +91,11 @@ def logged(rows: Mapping[str, np.ndarray], problem: Problem, policy: Target, beh
 
 
 def within_horizon(log: Logged, problem: Problem, here: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """What a value function says of the return over the horizon: V(s_0) less gamma^H V(s_H) if an episode reaches H.
-
-    V has no horizon of its own. What it says comes later is taken as often as the records themselves come there,
-    without ratios: off-policy an approximation, of a term that gamma^H makes small.
-
-    Args:
-        log: episodes.
-        problem: the horizon H and gamma.
-        here, after: V of the observations and next observations, [U, L].
-
-    Returns:
-        [U], the mean over a unit's episodes.
-    """
+    """What a value function says of the return over the horizon: V(s_0) less gamma^H V(s_H) if an episode reaches H."""
+    # V has no horizon of its own. What it says comes later is taken as often as the records themselves come there,
+    # without ratios: off-policy an approximation, of a term that gamma^H makes small.
+    # problem: the horizon H and gamma; here, after: V of the observations and next observations, [U, L]; returns: [U],
+    # the mean over a unit's episodes
     first = log.alive & (log.step == 0)
     last = log.alive & (log.step == problem.horizon - 1) & ~log.terminations
     each = np.where(first, here, 0.0) - problem.gamma**problem.horizon * np.where(last, after, 0.0)

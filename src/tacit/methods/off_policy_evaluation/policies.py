@@ -301,18 +301,10 @@ class Callable:
 
 @dataclass(frozen=True)
 class Modelled:
-    """A policy as a private model has it, mixed with the uniform one so that no probability is below floor / A.
+    """A policy as a private model has it, mixed with the uniform one so that no probability is below floor / A."""
 
-    Args:
-        policy: the model.
-        floor: the share of the uniform policy.
-
-    Raises:
-        PlanError: the share is not in [0, 1].
-    """
-
-    policy: Policy
-    floor: float
+    policy: Policy  # the model
+    floor: float  # the share of the uniform policy
 
     def __post_init__(self) -> None:
         check("floor", self.floor, 0 <= self.floor <= 1, "a number in [0, 1]")
@@ -332,11 +324,9 @@ Target = Policy | Behaviour
 
 
 def on_rows(policy: Policy, observations: np.ndarray) -> Float64:
-    """Probabilities [N, A] of observations of private rows: each a function of its own observation, to the last bit.
-
-    Policies that are tacit's throughout promise that for any batch (`tacit.rowwise`). What others compute on a batch
-    may be rounded by who else is in it, and a tie decided by that; so they meet one observation at a time.
-    """
+    """Probabilities [N, A] of observations of private rows: each a function of its own observation, to the last bit."""
+    # Policies that are tacit's throughout promise that for any batch (`tacit.rowwise`). What others compute on a batch
+    # may be rounded by who else is in it, and a tie decided by that; so they meet one observation at a time.
     if _by_row(policy):
         return policy.probabilities(observations)
     rows = [policy.probabilities(observations[i : i + 1]) for i in range(len(observations))]

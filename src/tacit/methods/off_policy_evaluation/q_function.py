@@ -117,21 +117,13 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class QFunction:
-    """Q(s, a) = phi(s) . weights[:, a], and V under a policy; both within the public range.
+    """Q(s, a) = phi(s) . weights[:, a], and V under a policy; both within the public range."""
 
-    Args:
-        features: phi.
-        weights: [n, A].
-        policy: the evaluated policy.
-        limits: the public range.
-        centre: the noisy mean return that the fit began from.
-    """
-
-    features: Features
-    weights: np.ndarray
-    policy: Policy
-    limits: tuple[float, float]
-    centre: float
+    features: Features  # phi
+    weights: np.ndarray  # [n, A]
+    policy: Policy  # the evaluated policy
+    limits: tuple[float, float]  # the public range
+    centre: float  # the noisy mean return that the fit began from
 
     def q(self, observations: np.ndarray) -> np.ndarray:
         """[N, d] or [N] -> [N, A]."""
@@ -151,17 +143,11 @@ class QFunction:
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """What is kept of each unit, a summary.
+    """What is kept of each unit, a summary."""
 
-    Args:
-        problem: discount, horizon, episodes.
-        policy: the evaluated policy.
-        features: phi.
-    """
-
-    problem: Problem
-    policy: Policy
-    features: Features
+    problem: Problem  # discount, horizon, episodes
+    policy: Policy  # the evaluated policy
+    features: Features  # phi
 
     @property
     def octaves(self) -> float:
@@ -170,8 +156,7 @@ class Transitions:
 
     def __call__(self, rows: Arrays) -> dict[str, np.ndarray]:
         """Rows [U, L, ...] -> "phi" and "after" [U, L, n], "then" [U, L, A], "gram" [U, g] of norm 1, "norm" and
-        "returns" [U], and masks, actions and rewards [U, L].
-        """
+        "returns" [U], and masks, actions and rewards [U, L]."""
         log = logged(rows, self.problem, Behaviour())
         phi, after = encoded(log, self.features)
         gram = _gram(log, phi, self.policy.actions, self.features.tabular)
@@ -210,10 +195,8 @@ class Centre:
 
 @dataclass(frozen=True, eq=False)
 class GramVector:
-    """Each unit's Gram matrix over the scale, cut to norm 1, [U, g]; the state is the scale.
-
-    It has a block an action: its diagonal for tabular features, else its upper triangle (`statistics.upper`).
-    """
+    """Each unit's Gram matrix over the scale, cut to norm 1, [U, g]; the state is the scale. It has a block an action:
+    its diagonal for tabular features, else its upper triangle (`statistics.upper`)."""
 
     summary: Transitions
 
@@ -224,10 +207,8 @@ class GramVector:
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Each unit's residuals over the clip, cut to norm 1, and their length, [U, n A + 1], of norm at most 1.
-
-    The state is (weights [n, A], the clip, the scale of the Gram matrices), all public.
-    """
+    """Each unit's residuals over the clip, cut to norm 1, and their length, [U, n A + 1], of norm at most 1. The state
+    is (weights [n, A], the clip, the scale of the Gram matrices), all public."""
 
     summary: Transitions
     limits: tuple[float, float]

@@ -332,10 +332,8 @@ class Size:
 
 @dataclass(frozen=True)
 class StartValue:
-    """What V says of the return over the horizon (`logged.within_horizon`), scaled from the limits to [-1, 1].
-
-    The state is theta.
-    """
+    """What V says of the return over the horizon (`logged.within_horizon`), scaled from the limits to [-1, 1]. The
+    state is theta."""
 
     problem: Problem
     features: Features

@@ -62,25 +62,15 @@ class Point(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ScoreVector:
-    """Each unit's vector (a u, b, d u^2), of norm at most 1, as a contribution; a point's number before it.
+    """Each unit's vector (a u, b, d u^2), of norm at most 1, as a contribution; a point's number before it. u is one
+    number in [-1, 1] on-policy, and a pair in [0, 1]^2 of norm at most 1 off-policy."""
 
-    u is one number in [-1, 1] on-policy, and a pair in [0, 1]^2 of norm at most 1 off-policy.
-
-    Args:
-        problem: discount, horizon, episodes.
-        policy: the evaluated policy.
-        behaviour: the known behaviour policy, or None for logged propensities.
-        spec: public bounds of the rewards.
-        clip: the largest weighted score, in multiples of what it could be without weights.
-        point: the further number, or None.
-    """
-
-    problem: Problem
-    policy: Target
-    behaviour: Policy | None
-    spec: PublicSpec
-    clip: float
-    point: Point | None = None
+    problem: Problem  # discount, horizon, episodes
+    policy: Target  # the evaluated policy
+    behaviour: Policy | None  # the known behaviour policy, or None for logged propensities
+    spec: PublicSpec  # public bounds of the rewards
+    clip: float  # the largest weighted score, in multiples of what it could be without weights
+    point: Point | None = None  # the further number, or None
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         """Rows [U, L, ...] -> [U, 3] on-policy, [U, 5] off-policy; one more with a point."""
@@ -102,8 +92,7 @@ class ScoreVector:
 
     def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """(offsets, scales), public: on-policy J = offset + scale E u; off-policy J is at least offset + scale E u of
-        the first and at most offset - scale E u of the second.
-        """
+        the first and at most offset - scale E u of the second."""
         low, high = limits(self.problem, self.spec)
         if isinstance(self.policy, Behaviour):
             return ((low + high) / 2,), ((high - low) / 2,)
@@ -119,15 +108,10 @@ class ScoreVector:
 
 @dataclass(frozen=True, eq=False)
 class PointVector:
-    """Each unit's number and its presence, [U, 2], of norm at most 1: for records that no ratio can be made of.
+    """Each unit's number and its presence, [U, 2], of norm at most 1: for records that no ratio can be made of."""
 
-    Args:
-        problem: discount, horizon, episodes.
-        point: the number.
-    """
-
-    problem: Problem
-    point: Point
+    problem: Problem  # discount, horizon, episodes
+    point: Point  # the number
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         """Rows [U, L, ...] -> [U, 2]."""
@@ -137,22 +121,15 @@ class PointVector:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What the noisy vector says: public, and so is everything computed from it.
+    """What the noisy vector says: public, and so is everything computed from it."""
 
-    Args:
-        sums: on-policy one set of sums; off-policy those of X_low and X_high, in multiples of the clip.
-        offsets, scales: as `ScoreVector.units` gives them.
-        limits: the public range of the value.
-        point: the mean of the point's number, in [-1, 1], or None.
-        modelled: whether the ratios are those to a private model of the behaviour policy.
-    """
-
+    # on-policy one set of sums; off-policy those of X_low and X_high, in multiples of the clip
     sums: tuple[NoisySums, ...]
-    offsets: tuple[float, ...]
+    offsets: tuple[float, ...]  # offsets, scales: as `ScoreVector.units` gives them
     scales: tuple[float, ...]
-    limits: tuple[float, float]
-    point: float | None = None
-    modelled: bool = False
+    limits: tuple[float, float]  # the public range of the value
+    point: float | None = None  # the mean of the point's number, in [-1, 1], or None
+    modelled: bool = False  # whether the ratios are those to a private model of the behaviour policy
 
     @property
     def on_policy(self) -> bool:
@@ -160,12 +137,9 @@ class Scores:
         return len(self.sums) == 1
 
     def value(self, weighting: Weighting = "wpdis") -> float:
-        """The estimate, within the limits: the mean return; off-policy per-decision importance sampling.
-
-        Args:
-            weighting: off-policy, `pdis` is the clipped mean of X_low, `wpdis` divides it by the mean weight, which is
-                X_low + X_high over (c_high - c_low) D and would be 1 without the clip: less bias and less variance.
-        """
+        """The estimate, within the limits: the mean return; off-policy per-decision importance sampling."""
+        # weighting: off-policy, `pdis` is the clipped mean of X_low, `wpdis` divides it by the mean weight, which is
+        # X_low + X_high over (c_high - c_low) D and would be 1 without the clip: less bias and less variance
         means = [sums.mean * scale for sums, scale in zip(self.sums, self.scales, strict=True)]
         width = self.offsets[-1] - self.offsets[0]
         if not self.on_policy and weighting == "wpdis":
@@ -173,10 +147,8 @@ class Scores:
         return float(min(max(self.offsets[0] + means[0], self.limits[0]), self.limits[1]))
 
     def interval(self, level: float) -> Interval:
-        """The two-sided interval at this level; off-policy from two lower bounds at half of 1 - level each.
-
-        Under a model of the behaviour policy, whose weights need not have the mean 1, that of their weighted mean.
-        """
+        """The two-sided interval at this level; off-policy from two lower bounds at half of 1 - level each."""
+        # Under a model of the behaviour policy, whose weights need not have the mean 1, that of their weighted mean.
         if self.modelled:
             return self._weighted_mean(level, "both")
         if self.on_policy:
@@ -219,24 +191,14 @@ class Scores:
 
 
 def clip_for(units: float, noise_multiplier: float) -> float:
-    """A clip for so many units under this noise (both public): wider where the noise is small, from 1 to 10.
-
-    Chosen on random decision processes, and looked at on mountain car and HIV treatment with other seeds than the
-    experiments use: the two bounds are closest at about 2 to 4 for 1,000 units at epsilon 1 and at about 1 at 0.1.
-    """
+    """A clip for so many units under this noise (both public): wider where the noise is small, from 1 to 10."""
+    # Chosen on random decision processes, and looked at on mountain car and HIV treatment with other seeds than the
+    # experiments use: the two bounds are closest at about 2 to 4 for 1,000 units at epsilon 1 and at about 1 at 0.1.
     return round(min(10.0, max(1.0, units / (100 * max(noise_multiplier, 1e-9)))), 1)
 
 
 def release(vault: Vault, run: Run, vector: ScoreVector, *, state: Any = None) -> Scores:
-    """Release the scores through the run's part "scores".
-
-    Args:
-        state: what the vector's point gets.
-
-    Raises:
-        PlanError: the plan has no such part.
-        PlanExhausted: the scores were released before.
-    """
+    """Release the scores through the run's part "scores"."""
     part = run.sum_part(NAME)
     assert part.noise_multiplier is not None
     released = vault.noisy_sum(run, NAME, vector, state)[0] * vault.unit.size
@@ -245,14 +207,7 @@ def release(vault: Vault, run: Run, vector: ScoreVector, *, state: Any = None) -
 
 
 def mean(vault: Vault, run: Run, vector: PointVector, *, state: Any) -> float:
-    """The mean of the vector's number, in [-1, 1], through the run's part "scores".
-
-    Args:
-        state: what the vector's point gets.
-
-    Raises:
-        PlanExhausted: it was released before.
-    """
+    """The mean of the vector's number, in [-1, 1], through the run's part "scores"."""
     size, roots = expected_units(vault, run), np.sqrt(NUMBER_SHARES)
     total, count = noisy_mean(vault, run, NAME, vector, state) * size / (FIT * roots)
     present = unit_count(float(count), noise(vault, run, NAME) * size / (FIT * float(roots[1])), size)

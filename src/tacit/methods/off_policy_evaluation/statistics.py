@@ -40,21 +40,14 @@ LARGEST = 1e15
 
 @dataclass(frozen=True, eq=False)
 class BellmanStatistics:
-    """Each unit's linear Bellman error, as a summary inside the vault.
+    """Each unit's linear Bellman error, as a summary inside the vault."""
 
-    Args:
-        problem: discount, horizon and episodes.
-        policy: the evaluated policy.
-        behaviour: the known behaviour policy, or None for logged propensities.
-        features: phi, n numbers a state.
-        trace: "gtd" (the per-trajectory means of GTD2 and LSTD, also the second moment C: GPOPE, section 3, with one
-            and the same tau in all of them), or lambda in [0, 1]: residual returns, with the weights of `visited`.
-    """
-
-    problem: Problem
-    policy: Target
-    behaviour: Policy | None
-    features: Features
+    problem: Problem  # discount, horizon and episodes
+    policy: Target  # the evaluated policy
+    behaviour: Policy | None  # the known behaviour policy, or None for logged propensities
+    features: Features  # phi, n numbers a state
+    # "gtd" (the per-trajectory means of GTD2 and LSTD, also the second moment C: GPOPE, section 3, with one and the
+    # same tau in all of them), or lambda in [0, 1]: residual returns, with the weights of `visited`
     trace: Trace = 1.0
 
     @property
@@ -64,14 +57,12 @@ class BellmanStatistics:
         return 2 * n <= 3 * rows if self.trace == "gtd" else n <= 2 * rows
 
     def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Rows [U, L, ...] -> statistics, float32.
-
-        Dense: "A" [U, n, n], "b" [U, n]; with "gtd" also "C" [U, n, n] (mean of phi phi^T, without ratios).
-        Factored: "Z" and "D" [U, L, n], "r" [U, L]; with "gtd" also "phi" [U, L, n], scaled so that C = sum phi phi^T.
-        With lambda also "gram", sum_t v_t phi_t phi_t^T, the mean over the episodes: its diagonal [U, n] where the
-        features are tabular, else its upper triangle row by row with off-diagonal entries times sqrt 2, which keeps
-        the norm, [U, n (n + 1) / 2].
-        """
+        """Rows [U, L, ...] -> statistics, float32."""
+        # Dense: "A" [U, n, n], "b" [U, n]; with "gtd" also "C" [U, n, n] (mean of phi phi^T, without ratios). Factored:
+        # "Z" and "D" [U, L, n], "r" [U, L]; with "gtd" also "phi" [U, L, n], scaled so that C = sum phi phi^T. With
+        # lambda also "gram", sum_t v_t phi_t phi_t^T, the mean over the episodes: its diagonal [U, n] where the
+        # features are tabular, else its upper triangle row by row with off-diagonal entries times sqrt 2, which keeps
+        # the norm, [U, n (n + 1) / 2].
         log = logged(rows, self.problem, self.policy, self.behaviour)
         phi, after = encoded(log, self.features)
         gamma = self.problem.gamma
@@ -121,11 +112,10 @@ def encoded(log: Logged, features: Features) -> tuple[np.ndarray, np.ndarray]:
 
 
 def visited(log: Logged, phi: np.ndarray, features: Features) -> np.ndarray:
-    """v [U, L], the weight of each visit, from the episode up to there alone, so that it does not favour any future.
-
-    Tabular: 1 / sqrt(k) at the first visit to the episode's k-th state, else 0. Otherwise: 1 / sum_{s <= t} |phi_s|^2.
-    Either way the Gram matrix of an episode, sum_t v_t phi_t phi_t^T, has a norm from 1 to about `gram_norm`.
-    """
+    """v [U, L], the weight of each visit, from the episode up to there alone, so that it does not favour any future."""
+    # Tabular: 1 / sqrt(k) at the first visit to the episode's k-th state, else 0. Otherwise: 1 / sum_{s <= t}
+    # |phi_s|^2. Either way the Gram matrix of an episode, sum_t v_t phi_t phi_t^T, has a norm from 1 to about
+    # `gram_norm`.
     result = np.zeros(log.alive.shape)
     if not features.tabular:
         sizes, total = np.einsum("uln,uln->ul", phi, phi, dtype=np.float64), np.zeros(len(phi))
@@ -145,10 +135,8 @@ def visited(log: Logged, phi: np.ndarray, features: Features) -> np.ndarray:
 
 
 def gram_norm(problem: Problem, features: Features) -> float:
-    """A public size of "gram": at most this where the features are tabular, elsewhere about this.
-
-    sqrt(1 + ln K), K the visits that can count in an episode; sum_{k <= K} 1 / k is at most 1 + ln K.
-    """
+    """A public size of "gram": at most this where the features are tabular, elsewhere about this."""
+    # sqrt(1 + ln K), K the visits that can count in an episode; sum_{k <= K} 1 / k is at most 1 + ln K.
     visits = min(features.size, problem.horizon) if features.tabular else problem.horizon
     return float(np.sqrt(1 + np.log(visits)))
 
@@ -186,26 +174,17 @@ def _sum(weights: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """A Gram matrix as far as a noisy release of it tells.
+    """A Gram matrix as far as a noisy release of it tells."""
 
-    Args:
-        matrix: its estimate, [n, n], positive semi-definite.
-        variances: tabular: the variances left in its diagonal, [n].
-        noise: standard deviation of the noise in each released number.
-        tabular: whether the matrix is diagonal.
-    """
-
-    matrix: Float64
-    variances: Float64
-    noise: float
-    tabular: bool
+    matrix: Float64  # its estimate, [n, n], positive semi-definite
+    variances: Float64  # tabular: the variances left in its diagonal, [n]
+    noise: float  # standard deviation of the noise in each released number
+    tabular: bool  # whether the matrix is diagonal
 
     def spread(self, covariance: Float64) -> Float64:
-        """Covariance [n, n] of E d, for an error E of the matrix and d of this covariance.
-
-        Tabular: diagonal. Otherwise the released upper triangle has off-diagonal entries times sqrt 2, so E is a
-        Gaussian orthogonal ensemble, E[E d d^T E] = noise^2 / 2 (tr(S) I + S).
-        """
+        """Covariance [n, n] of E d, for an error E of the matrix and d of this covariance."""
+        # Tabular: diagonal. Otherwise the released upper triangle has off-diagonal entries times sqrt 2, so E is a
+        # Gaussian orthogonal ensemble, E[E d d^T E] = noise^2 / 2 (tr(S) I + S).
         if self.tabular:
             return np.diag(self.variances * np.diag(covariance))
         identity = np.eye(len(covariance))
@@ -213,14 +192,8 @@ class Gram:
 
 
 def read_gram(released: np.ndarray, noise: float, *, tabular: bool, n: int) -> Gram:
-    """The Gram matrix in a noisy release (`BellmanStatistics` says in which form).
-
-    Args:
-        released: [n] or [n (n + 1) / 2].
-        noise: standard deviation of the noise in each of these numbers.
-        tabular: whether the first form is meant.
-        n: number of features.
-    """
+    """The Gram matrix in a noisy release (`BellmanStatistics` says in which form)."""
+    # released: [n] or [n (n + 1) / 2]; noise: standard deviation of the noise in each of these numbers
     noise = max(noise, 1e-12)
     if tabular:
         values, variances = nonnegative(np.asarray(released, np.float64), noise)
@@ -238,14 +211,8 @@ def nonnegative(values: Float64, noise: float) -> tuple[Float64, Float64]:
 
 
 def update(gram: Gram, covariance: Float64, x: np.ndarray, noise: float) -> tuple[Float64, Float64]:
-    """One round: the change of the parameters [n] or [n, k] and their covariance [n, n] after it.
-
-    Args:
-        gram: G.
-        covariance: of the parameters' error before, of each column.
-        x: [n] or [n, k], noisy G d.
-        noise: standard deviation of the noise in each entry of x.
-    """
+    """One round: the change of the parameters [n] or [n, k] and their covariance [n, n] after it."""
+    # gram: G; x: [n] or [n, k], noisy G d; noise: standard deviation of the noise in each entry of x
     matrix = gram.matrix
     floor = 1e-12 * max(float(np.trace(matrix @ covariance @ matrix)), 1e-300)
     scatter = gram.spread(covariance) + (noise**2 + floor) * np.eye(len(x))

@@ -34,27 +34,17 @@ TOGETHER = 25
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """What each step size gives in each trial.
+    """What each step size gives in each trial."""
 
-    Args:
-        step_sizes: [S].
-        theta: [trials, S, n], NaN where the iterates left float32.
-        mspbe: [trials, S], mean squared projected Bellman error of theta over all given units, NaN likewise.
-    """
-
-    step_sizes: NDArray[np.float64]
-    theta: NDArray[np.float64]
+    step_sizes: NDArray[np.float64]  # [S]
+    theta: NDArray[np.float64]  # [trials, S, n], NaN where the iterates left float32
+    # [trials, S], mean squared projected Bellman error of theta over all given units, NaN likewise
     mspbe: NDArray[np.float64]
 
 
 def unit_rows(trajectories: Trajectories, problem: Problem) -> dict[str, np.ndarray]:
-    """Columns [U, L, ...] of simulated records with `mask` and `starts`, as a `Summary` gets them from a vault.
-
-    A unit is `problem.episodes_per_unit` successive episodes, of any owner.
-
-    Raises:
-        DataError: the records are not simulated.
-    """
+    """Columns [U, L, ...] of simulated records with `mask` and `starts`, as a `Summary` gets them from a vault."""
+    # A unit is `problem.episodes_per_unit` successive episodes, of any owner.
     if not trajectories.simulated:
         raise DataError(
             "the records are not simulated",
@@ -92,21 +82,8 @@ def tune(
     seed: int,
     behaviour: Policy | None = None,
 ) -> Curves:
-    """GPOPE with each of the step sizes, in many trials at once, on simulated records.
-
-    Args:
-        trajectories: simulated units, at least as many as the plan's population.
-        plan: calibrated (or priced); its own step size is not used.
-        policy: the evaluated policy.
-        step_sizes: S positive numbers.
-        trials: how many data sets of `plan.unit.population` units are drawn from the given ones.
-        seed: of data sets, samples and noise.
-        behaviour: the behaviour policy in place of logged propensities.
-
-    Raises:
-        DataError: the records are not simulated, or fewer units than the population.
-        PlanError: the plan is not calibrated, or a step size or the number of trials is not positive.
-    """
+    """GPOPE with each of the step sizes, in many trials at once, on simulated records."""
+    # step_sizes: S positive numbers
     summary = BellmanStatistics(plan.problem, policy, behaviour, plan.features, "gtd")
     stats = summarise(summary, unit_rows(trajectories, plan.problem))
     clip = plan.clip_of(trajectories.spec)
@@ -114,12 +91,7 @@ def tune(
 
 
 def compare(stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: float, trials: int, seed: int) -> Curves:
-    """The same from statistics that are at hand: arrays [P, ...] of simulated units, made with trace "gtd".
-
-    Raises:
-        DataError: fewer units than the population.
-        PlanError: the plan is not calibrated, or a step size or the number of trials is not positive.
-    """
+    """The same from statistics that are at hand: arrays [P, ...] of simulated units, made with trace "gtd"."""
     check("trials", trials, trials >= 1, "a whole number >= 1")
     check("step_sizes", tuple(step_sizes), len(step_sizes) > 0 and min(step_sizes) > 0, "positive numbers")
     check("plan", plan.method, plan.unit is not None and plan.noise_multiplier is not None, "a calibrated plan")
@@ -151,15 +123,9 @@ def compare(stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: flo
 def iterate(
     stats: Stats, plan: Gpope, steps: Iterable[Step], step_sizes: NDArray[np.float32], *, clip: float
 ) -> NDArray[np.float32]:
-    """The released parameters of T trials under S step sizes, [T, S, n].
-
-    Args:
-        stats: statistics of all units [P, ...], which the steps draw from, or [T, m, ...] where they draw all.
-        plan: noise multiplier, batch, schedule and tail.
-        steps: the units and the noise of each step.
-        step_sizes: [S].
-        clip: h.
-    """
+    """The released parameters of T trials under S step sizes, [T, S, n]."""
+    # stats: statistics of all units [P, ...], which the steps draw from, or [T, m, ...] where they draw all;
+    # step_sizes: [S]
     iterates: Iterates | None = None
     scale, divisor = np.float32(plan.sigma * clip / plan.divisor), np.float32(plan.divisor)
     ones, beta = np.ones((2 * plan.features.size, 1), np.float32), step_sizes[:, None]

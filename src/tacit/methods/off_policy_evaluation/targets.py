@@ -39,11 +39,7 @@ class BehaviourPolicy:
 
 
 def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
-    """The policy itself, once it is known to be public: given as such, or released under one of the vault's ledgers.
-
-    Raises:
-        PlanError: the release is another ledger's, the policy is of no known form, or its actions are not the data's.
-    """
+    """The policy itself, once it is known to be public: given as such, or released under one of the vault's ledgers."""
     target: Any = policy
     if isinstance(policy, Release):
         policy.certificate.verify()
@@ -113,11 +109,7 @@ def resolve_behaviour(
 
 
 def with_probabilities(target: Target) -> Policy:
-    """The policy, unless it is `Behaviour()`.
-
-    Raises:
-        PlanError: it is.
-    """
+    """The policy, unless it is `Behaviour()`."""
     if isinstance(target, Behaviour):
         raise PlanError(
             "Behaviour() has no probabilities",
@@ -159,11 +151,7 @@ def fixed_by_digest(value: Any) -> bool:
 
 
 def origin_of(policy: Target | Release[Policy], declared: Origin | None) -> Origin | None:
-    """Where the policy comes from: of a release its certificate says so, any other one is declared, or is not.
-
-    Raises:
-        PlanError: something else is declared of a release, or a declaration calls itself certified.
-    """
+    """Where the policy comes from: of a release its certificate says so, any other one is declared, or is not."""
     if declared is not None and (declared.certified or isinstance(policy, Release)):
         raise PlanError(
             "an origin was declared of a policy whose certificate says where it comes from",
@@ -177,11 +165,8 @@ def origin_of(policy: Target | Release[Policy], declared: Origin | None) -> Orig
 def declared_before(
     ledger: Ledger | LedgerView, target: Target, behaviour: Policy | None
 ) -> tuple[list[Origin | None], int | None]:
-    """What was declared of this very policy in earlier evaluations, and how many plans the ledger held before them.
-
-    Returns:
-        ([], None) where it was not evaluated before, or could have changed behind its name.
-    """
+    """What was declared of this very policy in earlier evaluations, and how many plans the ledger held before them."""
+    # returns: ([], None) where it was not evaluated before, or could have changed behind its name
     if not (fixed_by_digest(target) and fixed_by_digest(behaviour)):
         return [], None
     known, held = digest(target, behaviour), {plan.id: at for at, plan in enumerate(ledger.plans())}

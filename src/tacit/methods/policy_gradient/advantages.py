@@ -21,34 +21,23 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Advantages:
-    """The advantages of a plan: residual returns against a public baseline, then against the person's own fit.
+    """The advantages of a plan: residual returns against a public baseline, then against the person's own fit."""
 
-    Args:
-        gamma: discount.
-        trace: lambda of generalised advantage estimation (Schulman et al., arXiv:1506.02438); 1 takes whole returns.
-        reward_rate: the constant reward r_c of the public baseline (see `residual_rewards`); None is no baseline.
-        scale: public factor of the rewards.
-        own: features on which each person's residual returns are fitted to take the fit away; None does not.
-        ridge: penalty of that fit, a row.
-        standardised: whether each person's advantages get mean 0 and standard deviation 1.
-    """
-
-    gamma: float
+    gamma: float  # discount
+    # lambda of generalised advantage estimation (Schulman et al., arXiv:1506.02438); 1 takes whole returns
     trace: float = 1.0
+    # the constant reward r_c of the public baseline (see `residual_rewards`); None is no baseline
     reward_rate: float | None = None
-    scale: float = 1.0
+    scale: float = 1.0  # public factor of the rewards
+    # features on which each person's residual returns are fitted to take the fit away; None does not
     own: Features | None = None
-    ridge: float = 0.005
-    standardised: bool = True
+    ridge: float = 0.005  # penalty of that fit, a row
+    standardised: bool = True  # whether each person's advantages get mean 0 and standard deviation 1
 
     def __call__(self, rows: Rows, values: Float64 | None = None, following: Float64 | None = None) -> Float64:
-        """Advantages [U, L], 0 where there is no row.
-
-        Args:
-            rows: of U people.
-            values: v(s_t) [U, L] of a critic of the (scaled) residual rewards, if there is one.
-            following: v(s_{t+1}) [U, L], likewise.
-        """
+        """Advantages [U, L], 0 where there is no row."""
+        # rows: of U people; values: v(s_t) [U, L] of a critic of the (scaled) residual rewards, if there is one;
+        # following: v(s_{t+1}) [U, L], likewise
         return self.finished(rows, self.errors(rows, values, following))
 
     def errors(self, rows: Rows, values: Float64 | None = None, following: Float64 | None = None) -> Float64:
@@ -64,18 +53,12 @@ class Advantages:
 
 
 def residual_rewards(rows: Rows, gamma: float, rate: float | None) -> Float64:
-    """Rewards minus those of a public guess: that everybody earns `rate` a step for ever, [U, L].
-
-    The guess is worth V = rate / (1 - gamma) in every state but 0 after a termination, so that the residual reward
-    r + gamma V(s') - V(s) is r - rate, and at a termination r - rate - gamma V besides. A cut by the public limit on
-    time is no termination: nothing is lost there that the guess had promised. With rate 1 (CartPole) the discounted
-    sum of a fall at time T is -gamma^(T - t) / (1 - gamma), and 0 for who stands until the limit.
-
-    Args:
-        rows: with rewards, terminations and mask.
-        gamma: discount < 1 (where there is a rate).
-        rate: r_c; None leaves the rewards as they are.
-    """
+    """Rewards minus those of a public guess: that everybody earns `rate` a step for ever, [U, L]."""
+    # The guess is worth V = rate / (1 - gamma) in every state but 0 after a termination, so that the residual reward r
+    # + gamma V(s') - V(s) is r - rate, and at a termination r - rate - gamma V besides. A cut by the public limit on
+    # time is no termination: nothing is lost there that the guess had promised. With rate 1 (CartPole) the discounted
+    # sum of a fall at time T is -gamma^(T - t) / (1 - gamma), and 0 for who stands until the limit.
+    # rate: r_c, None leaves the rewards as they are
     rewards = np.where(rows["mask"], rows["rewards"], 0.0).astype(np.float64)
     if rate is None:
         return rewards
@@ -91,11 +74,9 @@ def traces(
     values: Float64 | None = None,
     following: Float64 | None = None,
 ) -> Float64:
-    """Generalised advantages A_t = delta_t + gamma lambda A_{t+1} within each episode, [U, L].
-
-    delta_t = r_t + gamma v(s_{t+1}) - v(s_t), v = 0 after a termination. Without values and with lambda = 1 these are
-    discounted returns.
-    """
+    """Generalised advantages A_t = delta_t + gamma lambda A_{t+1} within each episode, [U, L]."""
+    # delta_t = r_t + gamma v(s_{t+1}) - v(s_t), v = 0 after a termination. Without values and with lambda = 1 these are
+    # discounted returns.
     mask = rows["mask"]
     deltas = np.where(mask, rewards, 0.0)
     if values is not None and following is not None:
@@ -110,10 +91,8 @@ def traces(
 
 
 def own_fit(rows: Rows, targets: Float64, features: Features, ridge: float) -> Float64:
-    """Each person's ridge regression of own targets on own features and a constant, evaluated at own rows, [U, L].
-
-    It minimises sum_t (y_t - w . phi_t)^2 + ridge n |w|^2 over the person's n rows, and is forgotten at once.
-    """
+    """Each person's ridge regression of own targets on own features and a constant, evaluated at own rows, [U, L]."""
+    # It minimises sum_t (y_t - w . phi_t)^2 + ridge n |w|^2 over the person's n rows, and is forgotten at once.
     mask, fitted = rows["mask"], np.zeros(targets.shape)
     inputs, counts = features(rows["observations"][mask]), mask.sum(axis=1)
     for person, (n, end) in enumerate(zip(counts, np.cumsum(counts), strict=True)):

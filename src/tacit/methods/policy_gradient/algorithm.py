@@ -119,17 +119,11 @@ def fit(
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """One round, as it is asked of people.
+    """One round, as it is asked of people."""
 
-    Args:
-        actor: what they are served with.
-        released: what contributions may use.
-        factor: of what is released, [R].
-    """
-
-    actor: Actor
-    released: Released | votes.Asked
-    factor: Float64
+    actor: Actor  # what they are served with
+    released: Released | votes.Asked  # what contributions may use
+    factor: Float64  # of what is released, [R]
 
 
 def _gradients(plan: PolicyGradientPlan, state: State, clips: Float64, k: int) -> _Asked:

@@ -20,41 +20,27 @@ _BLOCK = 512  # rows that are passed through a network at once: their activation
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What a round's contributions may use: released or public values.
+    """What a round's contributions may use: released or public values."""
 
-    Args:
-        theta: parameters of the policy that people were served with, [R, P].
-        phi: parameters of the critic [R, Q], if there is one.
-        stretch: factor of every contribution before the vault's constant clip, [R]: a trust region whose clip is c in
-            this round stretches by clip / c, and what is released is shrunk by c / clip.
-        round: 0 .. T - 1.
-        previous: the policy's noisy mean that was released last, [R, P]; None in the first round.
-    """
-
-    theta: Float32
-    phi: Float32 | None
+    theta: Float32  # parameters of the policy that people were served with, [R, P]
+    phi: Float32 | None  # parameters of the critic [R, Q], if there is one
+    # factor of every contribution before the vault's constant clip, [R]: a trust region whose clip is c in this round
+    # stretches by clip / c, and what is released is shrunk by c / clip
     stretch: Float64
-    round: int = 0
-    previous: Float32 | None = None
+    round: int = 0  # 0 .. T - 1.
+    previous: Float32 | None = None  # the policy's noisy mean that was released last, [R, P]; None in the first round
 
 
 @dataclass(frozen=True)
 class EpisodeGradient:
-    """One policy gradient a person: sum_t A_t grad log pi(a_t | s_t), at the released parameters.
+    """One policy gradient a person: sum_t A_t grad log pi(a_t | s_t), at the released parameters."""
 
-    Args:
-        policy: whose score is taken.
-        advantages: from the person's own rows (and the critic's values).
-        entropy: coefficient of the entropy of the policy in each of the person's states.
-        critic: None; or the critic whose values the advantages use.
-        kappa: 0 leaves the critic's own gradient out; otherwise it is appended, times kappa, so that one clip bounds
-            both together (a private critic).
-    """
-
-    policy: Policy
-    advantages: Advantages
-    entropy: float = 0.0
-    critic: Value | None = None
+    policy: Policy  # whose score is taken
+    advantages: Advantages  # from the person's own rows (and the critic's values)
+    entropy: float = 0.0  # coefficient of the entropy of the policy in each of the person's states
+    critic: Value | None = None  # None; or the critic whose values the advantages use
+    # 0 leaves the critic's own gradient out; otherwise it is appended, times kappa, so that one clip bounds both
+    # together (a private critic)
     kappa: float = 0.0
 
     def __call__(self, rows: Rows, state: Released) -> Float64:
@@ -75,15 +61,10 @@ class EpisodeGradient:
 
 @dataclass(frozen=True)
 class CriticGradient:
-    """One gradient of the critic a person: the mean over own rows of (return - v(s_t)) grad v(s_t).
+    """One gradient of the critic a person: the mean over own rows of (return - v(s_t)) grad v(s_t)."""
 
-    Args:
-        critic: the value function.
-        advantages: how returns are made.
-    """
-
-    critic: Value
-    advantages: Advantages
+    critic: Value  # the value function
+    advantages: Advantages  # how returns are made
 
     def __call__(self, rows: Rows, state: Released) -> Float64:
         """[U, Q]."""
@@ -101,10 +82,8 @@ class CriticGradient:
 
 
 def blocks(mask: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """(people, n): everybody once, in groups of equal length n, few enough for their rows to be handled at once.
-
-    Groups are of equal length so that each person's numbers come out of products over own rows alone.
-    """
+    """(people, n): everybody once, in groups of equal length n, few enough for their rows to be handled at once."""
+    # Groups are of equal length so that each person's numbers come out of products over own rows alone.
     lengths = mask.sum(axis=1)
     for n in np.unique(lengths):
         people = np.flatnonzero(lengths == n)

@@ -28,28 +28,16 @@ DRAWS = 4
 
 
 def scores(policy: Policy, theta: Float32, observations: NDArray[Any], actions: NDArray[Any]) -> Float64:
-    """grad log pi(a | s), one row each.
-
-    Args:
-        policy: whose score.
-        theta: [P].
-        observations: [m, d] or [m].
-        actions: [m] or [m, a], as they were played.
-
-    Returns:
-        [m, P].
-    """
+    """grad log pi(a | s), one row each."""
+    # theta: [P]; observations: [m, d] or [m]; actions: [m] or [m, a], as they were played; returns: [m, P]
     parameters = np.broadcast_to(theta, (len(observations), theta.size))
     weights = np.ones((len(observations), 1), np.float32)
     return policy.gradient(parameters, observations[:, None], actions[:, None], weights).astype(np.float64)
 
 
 def spectrum(scores: Float64) -> Float64:
-    """Eigenvalues of the mean of s s' over the rows of `scores` [m, P], largest first, those that can be above 0.
-
-    Returns:
-        [min(m, P)]: of an m x m matrix where there are fewer rows than parameters, as in networks.
-    """
+    """Eigenvalues of the mean of s s' over the rows of `scores` [m, P], largest first, those that can be above 0."""
+    # returns: [min(m, P)]: of an m x m matrix where there are fewer rows than parameters, as in networks
     rows, size = scores.shape
     gram = scores.T @ scores if size <= rows else scores @ scores.T
     return np.maximum(np.linalg.eigvalsh(gram / rows)[::-1], 0.0)
@@ -164,17 +152,12 @@ class PrivateFisher:
 
 @dataclass(frozen=True)
 class FisherSum:
-    """Each person's own mean of s s' over own rows, s the score at the released parameters.
+    """Each person's own mean of s s' over own rows, s the score at the released parameters."""
 
-    Args:
-        policy: whose score.
-        bound: longer scores are shortened to this norm.
-        form: "matrix" [U, P (P + 1) / 2]: the upper triangle, what is off the diagonal times sqrt(2), so that the norm
-            is Frobenius's; "moments" [U, 2]: trace and largest eigenvalue.
-    """
-
-    policy: Policy
-    bound: float
+    policy: Policy  # whose score
+    bound: float  # longer scores are shortened to this norm
+    # "matrix" [U, P (P + 1) / 2]: the upper triangle, what is off the diagonal times sqrt(2), so that the norm is
+    # Frobenius's; "moments" [U, 2]: trace and largest eigenvalue
     form: Form
 
     def __call__(self, rows: Rows, state: Released) -> Float64:

@@ -47,22 +47,12 @@ _TOGETHER = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Adam over minibatches of own rows; a person with n rows makes min(minibatches, n) steps an epoch.
+    """Adam over minibatches of own rows; a person with n rows makes min(minibatches, n) steps an epoch."""
 
-    Args:
-        learning_rate: of Adam.
-        epochs: how often a person's rows are passed through.
-        minibatches: into how many equal parts a pass is cut, after shuffling.
-        beta1, beta2, epsilon: Adam's.
-
-    Raises:
-        PlanError: a parameter is outside its range.
-    """
-
-    learning_rate: float = 2.5e-4
-    epochs: int = 8
-    minibatches: int = 2
-    beta1: float = 0.9
+    learning_rate: float = 2.5e-4  # of Adam
+    epochs: int = 8  # how often a person's rows are passed through
+    minibatches: int = 2  # into how many equal parts a pass is cut, after shuffling
+    beta1: float = 0.9  # beta1, beta2, epsilon: Adam's
     beta2: float = 0.999
     epsilon: float = 1e-5
 
@@ -84,20 +74,10 @@ class Training:
         seed: int,
         moments: Float32 | None = None,
     ) -> Float32:
-        """Train U people.
-
-        Args:
-            theta: [U, P], where each begins.
-            columns: [U, L, ...], each person's rows first.
-            counts: [U], how many rows each person has, at least 1.
-            gradient: what is ascended, of the people and rows that it is given.
-            seed: a public number that decides on the shuffling, the same for everybody.
-            moments: [U, P], Adam's first moments to begin with, as after very many steps, their squares being the
-                second ones; None begins from 0 with the usual correction.
-
-        Returns:
-            phi - theta [U, P].
-        """
+        """Train U people."""
+        # theta: [U, P], where each begins; columns: [U, L, ...], each person's rows first; counts: [U], how many rows
+        # each person has, at least 1; moments: [U, P], Adam's first moments to begin with, as after very many steps,
+        # their squares being the second ones, None begins from 0 with the usual correction; returns: phi - theta [U, P]
         (length,) = {column.shape[1] for column in columns.values()}
         keys = np.random.default_rng(seed).random((self.epochs, length))
         result = np.empty_like(theta)
@@ -172,37 +152,22 @@ class _Adam:
 
 @dataclass(frozen=True)
 class LocalUpdates:
-    """The differences phi - theta of all people (algorithm 3 of arXiv:2501.19080).
+    """The differences phi - theta of all people (algorithm 3 of arXiv:2501.19080). A step ascends mean(A r) + entropy
+    H, r = pi_phi / pi_theta the ratio of probabilities, without PPO's clip (remark 5.2); the mean is over the
+    minibatch, and A stays as it was before the first step. With `seeded` Adam's first moments are the last released
+    update, and the second moments its square (appendix C.2.3): as it is ("raw"), or divided by learning_rate x epochs x
+    minibatches (True). Adam's correction for moments that start at 0 is then left out: with a counter that starts at 0
+    it would shorten the first step to 0.316 of its length."""
 
-    A step ascends mean(A r) + entropy H, r = pi_phi / pi_theta the ratio of probabilities, without PPO's clip (remark
-    5.2); the mean is over the minibatch, and A stays as it was before the first step.
-
-    With `seeded` Adam's first moments are the last released update, and the second moments its square (appendix
-    C.2.3): as it is ("raw"), or divided by learning_rate x epochs x minibatches (True). Adam's correction for moments
-    that start at 0 is then left out: with a counter that starts at 0 it would shorten the first step to 0.316 of its
-    length.
-
-    Args:
-        policy: what is trained.
-        advantages: from the person's own rows (and the critic's values).
-        training: Adam, epochs and minibatches.
-        entropy: coefficient of the entropy bonus.
-        objective: "ratio" as above, or "gradient": mean(A log pi_phi) in place of mean(A r).
-        seeded: as above; the first round, before which nothing was released, starts from 0.
-        critic: None; or the critic whose values the advantages use.
-        kappa: 0 leaves the critic's own difference (`CriticUpdates`) out; otherwise it is appended, times kappa.
-
-    Raises:
-        PlanError: a parameter is outside its range.
-    """
-
-    policy: Policy
-    advantages: Advantages
-    training: Training
-    entropy: float = 0.0
+    policy: Policy  # what is trained
+    advantages: Advantages  # from the person's own rows (and the critic's values)
+    training: Training  # Adam, epochs and minibatches
+    entropy: float = 0.0  # coefficient of the entropy bonus
+    # "ratio" as above, or "gradient": mean(A log pi_phi) in place of mean(A r)
     objective: Literal["ratio", "gradient"] = "ratio"
-    seeded: Seeding = False
-    critic: Value | None = None
+    seeded: Seeding = False  # as above; the first round, before which nothing was released, starts from 0
+    critic: Value | None = None  # None; or the critic whose values the advantages use
+    # 0 leaves the critic's own difference (`CriticUpdates`) out; otherwise it is appended, times kappa
     kappa: float = 0.0
 
     def __post_init__(self) -> None:
@@ -260,17 +225,12 @@ class LocalUpdates:
 
 @dataclass(frozen=True)
 class CriticUpdates:
-    """The differences of all people's critics: each is trained on its person's own returns, on half the squared error.
+    """The differences of all people's critics: each is trained on its person's own returns, on half the squared
+    error."""
 
-    Args:
-        critic: the value function.
-        advantages: how returns are made: the critic's value before training plus the error of it.
-        training: Adam (from 0), epochs and minibatches.
-    """
-
-    critic: Value
-    advantages: Advantages
-    training: Training
+    critic: Value  # the value function
+    advantages: Advantages  # how returns are made: the critic's value before training plus the error of it
+    training: Training  # Adam (from 0), epochs and minibatches
 
     def __call__(self, rows: Rows, state: Released) -> Float32:
         """[U, Q]."""
@@ -333,11 +293,7 @@ def contributions(plan: PolicyGradientPlan, policy: Policy, critic: Value | None
 def critic_of(
     plan: PolicyGradientPlan | Votes, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool
 ) -> Value | None:
-    """The plan's critic, or None where it has none.
-
-    Raises:
-        PlanError: a public critic is missing, or a critic is given that the plan does not use.
-    """
+    """The plan's critic, or None where it has none."""
     uses = plan.critic in ("private", "public", "shared")
     if (critic is not None and not uses) or (plan.critic == "public" and (critic is None or not given)):
         raise PlanError(

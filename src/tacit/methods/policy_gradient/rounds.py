@@ -45,11 +45,7 @@ class Staircase:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds(plans.PrivatePlan):
-    """T rounds, each a noisy mean over N people who are met for it alone.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """T rounds, each a noisy mean over N people who are met for it alone."""
 
     greedy: ClassVar[bool] = False
     """Whether what is learnt is the policy that takes its most probable action."""
@@ -104,26 +100,14 @@ class Rounds(plans.PrivatePlan):
         return round_ >= self.rounds - math.ceil(self.average * self.rounds)
 
     def noise_at(self, step: int, of: int) -> float:
-        """Standard deviation of the noise in the sum of one step, in clips: a trust region's `noise`.
-
-        Args:
-            step: 0 .. of - 1, counted from the beginning of its block of correlated noise.
-            of: steps of the block: all of them, unless a run was resumed.
-        """
+        """Standard deviation of the noise in the sum of one step, in clips: a trust region's `noise`."""
         sigma = self.policy_noise or 0.0
         sensitivity = correlated.sensitivity(self.correlation, of, self.participations, self.decay)
         return sigma * sensitivity * correlated.deviation(self.correlation, step, of, self.decay)
 
 
 def words(plan: Rounds, start: str, decisions: int, *public: str) -> Label:
-    """The certificate's words on people who are met.
-
-    Args:
-        plan: whose rounds they are.
-        start: what the first parameters were.
-        decisions: the most of one person in a meeting.
-        public: what the user declares public, or what the plan fixes, beside the first parameters.
-    """
+    """The certificate's words on people who are met."""
     name = "person" if plan.unit is None else plan.unit.name
     often = "once" if plan.participations == 1 else f"at most {plan.participations:,} times"
     return Label(

@@ -194,12 +194,7 @@ class State:
         checkpoint.save(path, tensors, plan_id=run.plan_id, ledger=vault.ledger)
 
     def load(self, path: Path, vault: UserVault) -> None:
-        """Take up what `save` wrote.
-
-        Raises:
-            FileError, LedgerError: the checkpoint is damaged or not this plan's.
-            PlanError: it is of another policy or another number of replicates.
-        """
+        """Take up what `save` wrote."""
         from tacit.privacy.ledger import checkpoint
 
         tensors: dict[str, Tensor] = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)

@@ -31,10 +31,9 @@ POINTS = 4096
 
 
 def l2_quantile(confidence: float, *, noise: float, dimension: int, users: int = 1) -> float:
-    """The quantile of |N u + s z|^2 for a unit vector u: the squared length of a step in units of eta C / N.
-
-    It is s^2 times a non-central chi-square with d degrees of freedom and non-centrality (N / s)^2; N^2 without noise.
-    """
+    """The quantile of |N u + s z|^2 for a unit vector u: the squared length of a step in units of eta C / N."""
+    # It is s^2 times a non-central chi-square with d degrees of freedom and non-centrality (N / s)^2; N^2 without
+    # noise.
     _check(confidence, noise, users)
     check("dimension", dimension, dimension >= 1, "a whole number >= 1")
     if noise == 0:
@@ -43,11 +42,9 @@ def l2_quantile(confidence: float, *, noise: float, dimension: int, users: int =
 
 
 def kl_quantile(confidence: float, eigenvalues: Sequence[float], *, noise: float, users: int = 1) -> float:
-    """The quantile of (N u + s z)' F (N u + s z) for a unit vector u along F's largest eigenvalue.
-
-    That is the worst direction in every test, which is no proof. The distribution is that of a sum of independent
-    non-central chi-squares with the eigenvalues as weights (`weighted_quantile`).
-    """
+    """The quantile of (N u + s z)' F (N u + s z) for a unit vector u along F's largest eigenvalue."""
+    # That is the worst direction in every test, which is no proof. The distribution is that of a sum of independent
+    # non-central chi-squares with the eigenvalues as weights (`weighted_quantile`).
     _check(confidence, noise, users)
     weights = _spectrum(eigenvalues)
     if noise == 0:
@@ -58,18 +55,13 @@ def kl_quantile(confidence: float, eigenvalues: Sequence[float], *, noise: float
 
 
 def moment_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray) -> float:
-    """Approximate quantile of sum_i w_i X_i, X_i independent chi-squares of one degree of freedom, non-centrality m_i.
-
-    Source: Liu, Tang & Zhang (Computational Statistics & Data Analysis 53, 2009): a shifted and scaled non-central
-    chi-square of the same mean, variance, skewness and, where possible, kurtosis. Exact for equal weights. Over random
-    spectra it lies within 2.5 % of the quantile from confidence 0.7 to 0.99, but up to 5 % below it at 0.6 and 7 % at
-    0.5, as it does for the two or three large eigenvalues of a small policy.
-
-    Args:
-        confidence: in (0, 1).
-        weights: [n] >= 0, not all 0.
-        shift: [n] m_i >= 0.
-    """
+    """Approximate quantile of sum_i w_i X_i, X_i independent chi-squares of one degree of freedom, non-centrality
+    m_i."""
+    # Source: Liu, Tang & Zhang (Computational Statistics & Data Analysis 53, 2009): a shifted and scaled non-central
+    # chi-square of the same mean, variance, skewness and, where possible, kurtosis. Exact for equal weights. Over
+    # random spectra it lies within 2.5 % of the quantile from confidence 0.7 to 0.99, but up to 5 % below it at 0.6 and
+    # 7 % at 0.5, as it does for the two or three large eigenvalues of a small policy.
+    # weights: [n] >= 0, not all 0; shift: [n] m_i >= 0
     mean, second, third, fourth = _cumulants(weights, shift)
     skew, kurtosis = third / second**1.5, fourth / second**2
     if skew**2 > kurtosis * (1 + 1e-12):
@@ -83,17 +75,12 @@ def moment_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray) -
 
 
 def weighted_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray) -> float:
-    """The quantile that `moment_quantile` approximates, within 0.1 %: the approximation is corrected by the integral.
-
-    Source: Imhof (Biometrika 48, 1961), whose integral is summed at equal distances (Davies, Biometrika 60, 1973). The
-    sum is that of the density's images 2 pi / distance apart, all but one beyond the tail; it is cut where
-    the terms have fallen below 2e-5.
-
-    Args:
-        confidence: in [0.5, 0.99].
-        weights: [n] >= 0, not all 0.
-        shift: [n] m_i >= 0.
-    """
+    """The quantile that `moment_quantile` approximates, within 0.1 %: the approximation is corrected by the
+    integral."""
+    # Source: Imhof (Biometrika 48, 1961), whose integral is summed at equal distances (Davies, Biometrika 60, 1973).
+    # The sum is that of the density's images 2 pi / distance apart, all but one beyond the tail; it is cut where the
+    # terms have fallen below 2e-5.
+    # confidence: in [0.5, 0.99]; weights: [n] >= 0, not all 0; shift: [n] m_i >= 0
     check("confidence", confidence, 0.5 <= confidence <= 0.99, "a number in [0.5, 0.99]")
     guess = moment_quantile(confidence, weights, shift)
     mean, second, *_ = _cumulants(weights, shift)
@@ -136,16 +123,9 @@ def kl_clip(
     eigenvalues: Sequence[float],
     users: int = 1,
 ) -> float:
-    """Proposition 4.7 with the quantile in place of Markov: P((theta' - theta)' F (theta' - theta) / 2 <= radius).
-
-    Args:
-        radius: of the trust region, > 0, in nats.
-        confidence: in [0.5, 0.99].
-        learning_rate: eta > 0.
-        noise: s >= 0, see the module.
-        eigenvalues: of the Fisher information F, in any order; those that are 0 may be left out.
-        users: N, how many contributions a step is the mean of.
-    """
+    """Proposition 4.7 with the quantile in place of Markov: P((theta' - theta)' F (theta' - theta) / 2 <= radius)."""
+    # confidence: in [0.5, 0.99]; learning_rate: eta > 0; eigenvalues: of the Fisher information F, in any order, those
+    # that are 0 may be left out; users: N, how many contributions a step is the mean of
     quantile = kl_quantile(confidence, eigenvalues, noise=noise, users=users)
     return _clip(radius, learning_rate, users, quantile)
 
@@ -170,20 +150,12 @@ def kl_clip_markov(
 def gap_clip(
     gap: float, confidence: float, *, learning_rate: float, noise: float, gradient_norm: float, users: int = 1
 ) -> float:
-    """Proposition 4.6 with the exact quantile: the largest C for which the step's noise costs little, to first order.
-
-    P(eta <g, noise> <= gap) >= confidence, so that the objective falls behind that of the step without clip and noise
-    by at most eta (1 - tau) |g|^2 + gap, tau |g| being the clipped norm. It says nothing on the first term, which
-    grows as C falls: it is no rule for choosing C. Infinite without noise.
-
-    Args:
-        gap: > 0, in units of the objective.
-        confidence: in (0.5, 1).
-        learning_rate: eta > 0.
-        noise: s >= 0, see the module.
-        gradient_norm: |g| > 0; public.
-        users: N.
-    """
+    """Proposition 4.6 with the exact quantile: the largest C for which the step's noise costs little, to first
+    order."""
+    # P(eta <g, noise> <= gap) >= confidence, so that the objective falls behind that of the step without clip and noise
+    # by at most eta (1 - tau) |g|^2 + gap, tau |g| being the clipped norm. It says nothing on the first term, which
+    # grows as C falls: it is no rule for choosing C. Infinite without noise.
+    # learning_rate: eta > 0; users: N
     check("confidence", confidence, 0.5 < confidence < 1, "a number in (0.5, 1)")
     return _gap(gap, learning_rate, noise, gradient_norm, users, float(norm.ppf(confidence)))
 

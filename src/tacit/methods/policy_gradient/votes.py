@@ -188,22 +188,14 @@ class Votes(Rounds):
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """What the people of a round are served with: `episodes` episodes each, every one from a fresh start.
+    """What the people of a round are served with: `episodes` episodes each, every one from a fresh start. Where another
+    actor takes replicates it takes codes, (r N + u) `episodes` + e for episode e of the person in place u of replicate
+    r. Episode 2 i is played with theta + nu delta_i, episode 2 i + 1 with theta - nu delta_i."""
 
-    Where another actor takes replicates it takes codes, (r N + u) `episodes` + e for episode e of the person in place u
-    of replicate r. Episode 2 i is played with theta + nu delta_i, episode 2 i + 1 with theta - nu delta_i.
-
-    Args:
-        acting: one row of parameters for each code, [R N 2 p, P].
-        places: N.
-        episodes: 2 p.
-        length: L, most decisions of an episode.
-    """
-
-    acting: Acting
-    places: int
-    episodes: int
-    length: int
+    acting: Acting  # one row of parameters for each code, [R N 2 p, P]
+    places: int  # N
+    episodes: int  # 2 p
+    length: int  # L, most decisions of an episode
 
     def __call__(
         self, observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator
@@ -214,28 +206,18 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What a round's votes may use, all of it public.
+    """What a round's votes may use, all of it public."""
 
-    Args:
-        directions: delta, [R, N, p, P]; those of one place are orthonormal.
-    """
-
-    directions: Float64
+    directions: Float64  # delta, [R, N, p, P]; those of one place are orthonormal
 
 
 @dataclass(frozen=True)
 class Ballot:
-    """One person's votes, sum_i sign(R+ - R-) delta_{u,i}, from the returns of own episodes.
+    """One person's votes, sum_i sign(R+ - R-) delta_{u,i}, from the returns of own episodes."""
 
-    Args:
-        offset: what is added to every reward.
-        counted: False gives 0 for everybody.
-        most: the largest p of the plan. Votes of a round with fewer are stretched to the same norm.
-    """
-
-    offset: float
-    counted: bool
-    most: int
+    offset: float  # what is added to every reward
+    counted: bool  # False gives 0 for everybody
+    most: int  # the largest p of the plan. Votes of a round with fewer are stretched to the same norm.
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Asked) -> Float64:
         """[U, P], of norm at most sqrt(most)."""
@@ -267,13 +249,9 @@ class Ballot:
 
 @dataclass(frozen=True)
 class Answer:
-    """One person's votes as answers, sign(R+ - R-) for each direction; 0 for no vote.
+    """One person's votes as answers, sign(R+ - R-) for each direction; 0 for no vote."""
 
-    Args:
-        ballot: how they are made.
-    """
-
-    ballot: Ballot
+    ballot: Ballot  # how they are made
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Asked) -> Float64:
         """[U, p]."""
@@ -287,16 +265,9 @@ def mean(plan: Votes, answers: NDArray[np.int8], asked: Asked) -> Float64:
 
 
 def directions(plan: Votes, parameters: int, replicates: int, round_: int) -> Float64:
-    """The directions of a round, [R, N, p, P], those of one place orthonormal; a function of public numbers alone.
-
-    They are uniform, up to their signs, on which votes do not depend.
-
-    Args:
-        plan: N, p and the seed.
-        parameters: P >= p.
-        replicates: R.
-        round_: 0 .. T - 1.
-    """
+    """The directions of a round, [R, N, p, P], those of one place orthonormal; a function of public numbers alone."""
+    # They are uniform, up to their signs, on which votes do not depend.
+    # plan: N, p and the seed; parameters: P >= p; replicates: R; round_: 0 .. T - 1
     generator = np.random.default_rng([plan.seed, round_])
     shape = (replicates, plan.users, parameters, plan.directions_at(round_))
     return np.swapaxes(np.linalg.qr(generator.standard_normal(shape))[0], 2, 3)

@@ -115,9 +115,7 @@ class Pool:
 
 class Generated:
     """FineCur: what novel generated rows add to each step, outside the private sum and its public divisor.
-
-    Post-processing of public weights with public random numbers; after an interruption it begins again.
-    """
+    Post-processing of public weights with public random numbers; after an interruption it begins again."""
 
     def __init__(self, model: Denoiser, objective: Denoising, plan: TransitionsPlan, settings: Curiosity) -> None:
         assert plan.unit is not None

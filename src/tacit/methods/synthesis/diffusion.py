@@ -169,16 +169,9 @@ def generated_loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
 
 
 def denoising_loss(model: Denoiser, rows: Mapping[str, Tensor]) -> Tensor:
-    """The denoising loss of each unit: a pure function of the model, that unit's rows and that unit's noise.
-
-    Args:
-        model: the denoiser.
-        rows: the raw columns [U, L, ...] (see `Encoder.encode`), `mask` [U, L] (False: padding), and the tensors of
-            `draw`.
-
-    Returns:
-        [U]: mean over the unmasked rows of a unit (0 for a unit without any).
-    """
+    """The denoising loss of each unit: a pure function of the model, that unit's rows and that unit's noise."""
+    # rows: the raw columns [U, L, ...] (see `Encoder.encode`), `mask` [U, L] (False: padding), and the tensors of
+    # `draw`; returns: [U]: mean over the unmasked rows of a unit (0 for a unit without any)
     losses = row_losses(model, model.encoder.encode(rows, rows["spread"]), rows["sigma"], rows["noise"])
     mask = rows["mask"].to(losses.dtype)
     return (losses * mask).sum(1) / mask.sum(1).clamp(min=1)
@@ -239,10 +232,8 @@ def heun(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.Generat
 
 
 def dpm_solver(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.Generator) -> Tensor:
-    """DPM-Solver++(2M) (arXiv:2211.01095, algorithm 2 and its stochastic form) in EDM's variables.
-
-    One call of the network per step; `sampler.eta` = 0 follows the probability flow, 1 the reverse diffusion.
-    """
+    """DPM-Solver++(2M) (arXiv:2211.01095, algorithm 2 and its stochastic form) in EDM's variables."""
+    # One call of the network per step; `sampler.eta` = 0 follows the probability flow, 1 the reverse diffusion.
     levels = noise_levels(sampler).tolist()
     previous: Tensor | None = None
     width_before = 0.0
@@ -268,14 +259,9 @@ def dpm_solver(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.G
 def chains(
     denoise: Denoise, shape: tuple[int, int], sampler: Sampler, generator: torch.Generator, device: torch.device
 ) -> Tensor:
-    """Samples [B, D] of a denoiser, on the device; the random numbers come from the generator's own.
-
-    Chains start from N(0, sigma_max^2 + 1), the law of standardised data at the highest noise level (EDM: sigma_max^2,
-    which is the same at 80 but too narrow at 5).
-
-    Raises:
-        PlanError: the model gives values that are not finite.
-    """
+    """Samples [B, D] of a denoiser, on the device; the random numbers come from the generator's own."""
+    # Chains start from N(0, sigma_max^2 + 1), the law of standardised data at the highest noise level (EDM:
+    # sigma_max^2, which is the same at 80 but too narrow at 5).
     first = torch.randn(shape, generator=generator, device=generator.device).to(device)
     solver = heun if sampler.method == "heun" else dpm_solver
     drawn = solver(denoise, math.hypot(sampler.sigma_max, SIGMA_DATA) * first, sampler, generator)
@@ -292,13 +278,8 @@ def chains(
 def sample_encoded(
     model: Denoiser, count: int, sampler: Sampler, generator: torch.Generator, *, batch: int = 8_192
 ) -> Tensor:
-    """Draw `count` encoded rows [count, D], `batch` at a time.
-
-    The random numbers come from the generator's device and go to the model's; so do the results.
-
-    Raises:
-        PlanError: the model gives values that are not finite.
-    """
+    """Draw `count` encoded rows [count, D], `batch` at a time."""
+    # The random numbers come from the generator's device and go to the model's; so do the results.
     device = next(model.parameters()).device
     sizes = [min(batch, count - first) for first in range(0, count, batch)] or [0]
     return torch.cat([chains(model, (size, model.encoder.size), sampler, generator, device) for size in sizes])
@@ -307,9 +288,5 @@ def sample_encoded(
 def sample(
     model: Denoiser, count: int, sampler: Sampler, generator: torch.Generator, *, batch: int = 8_192
 ) -> dict[str, Tensor]:
-    """Draw `count` transitions in raw units, inside the public bounds (columns as in `Encoder.decode`).
-
-    Raises:
-        PlanError: the model gives values that are not finite.
-    """
+    """Draw `count` transitions in raw units, inside the public bounds (columns as in `Encoder.decode`)."""
     return model.encoder.decode(sample_encoded(model, count, sampler, generator, batch=batch))

@@ -25,26 +25,15 @@ from tacit.methods.synthesis.training import PublicProgress, load_pretrained, on
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A starting point that owes nothing to private data.
+    """A starting point that owes nothing to private data."""
 
-    Args:
-        encoder: the public constants of the encoding.
-        weights: the parameters of the network when training ended (on the CPU, as the average).
-        average: their moving average, from which fine-tuning starts.
-        provenance: where the public rows came from; "none" when there were none.
-    """
-
-    encoder: Encoder
-    weights: Mapping[str, Tensor]
-    average: Mapping[str, Tensor]
-    provenance: str
+    encoder: Encoder  # the public constants of the encoding
+    weights: Mapping[str, Tensor]  # the parameters of the network when training ended (on the CPU, as the average)
+    average: Mapping[str, Tensor]  # their moving average, from which fine-tuning starts
+    provenance: str  # where the public rows came from; "none" when there were none
 
     def model(self, plan: TransitionsPlan) -> Denoiser:
-        """A fresh denoiser with the averaged weights.
-
-        Raises:
-            PlanError: the weights are of a network of another size than the plan's.
-        """
+        """A fresh denoiser with the averaged weights."""
         model = Denoiser(self.encoder, build_network(plan, self.encoder.size))
         sizes = "the width, depth, harmonics and columns of this plan and spec"
         load_pretrained(model.network, self.average, where="Pretrained.model", expected=sizes)

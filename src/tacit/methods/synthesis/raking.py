@@ -93,13 +93,8 @@ def shrunk(table: Floats, own: Floats, deviation: float) -> Floats:
 
 
 def raked(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Floats:
-    """Weights [M] of rows that bring table after table to its goal, `sweeps` times.
-
-    Args:
-        codes: of each table, the cell [M] of every row.
-        goals: of each table, the share of each cell; what no row lies in is shared by the others.
-        sweeps: over all tables.
-    """
+    """Weights [M] of rows that bring table after table to its goal, `sweeps` times."""
+    # codes: of each table, the cell [M] of every row
     weights = np.full(len(codes[0]), 1 / len(codes[0]))
     for _ in range(sweeps):
         for code, goal in zip(codes, goals, strict=True):
@@ -342,28 +337,18 @@ class Raking:
 
 @dataclass(frozen=True, eq=False)
 class NoisyHistograms:
-    """Released histograms, and what they tell of the rows.
+    """Released histograms, and what they tell of the rows."""
 
-    Args:
-        raking: their tables.
-        part: the query that they were released by.
-        unit: whom it protects.
-        values: [sum of `raking.sizes`], the mean of noisy sums of `part`.
-        sums: how many these were; fewer than the part's steps where an interruption lost some.
-    """
-
-    raking: Raking
-    part: PoissonSum
-    unit: Unit
-    values: Floats
-    sums: int
+    raking: Raking  # their tables
+    part: PoissonSum  # the query that they were released by
+    unit: Unit  # whom it protects
+    values: Floats  # [sum of `raking.sizes`], the mean of noisy sums of `part`
+    sums: int  # how many these were; fewer than the part's steps where an interruption lost some
 
     def shares(self) -> tuple[list[Floats], float]:
-        """The tables as noisy shares of the rows, and the standard deviation of a share's noise.
-
-        What all units add to one table is the same for every table, clipped as they are together; it is estimated from
-        all of them.
-        """
+        """The tables as noisy shares of the rows, and the standard deviation of a share's noise."""
+        # What all units add to one table is the same for every table, clipped as they are together; it is estimated
+        # from all of them.
         assert self.part.noise_multiplier is not None
         sizes = self.raking.sizes
         tables = np.split(np.asarray(self.values, np.float64), np.cumsum(sizes)[:-1])

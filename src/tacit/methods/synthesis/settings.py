@@ -169,11 +169,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesisPlan(plans.PrivatePlan):
-    """What the plans of all synthesizers have in common.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """What the plans of all synthesizers have in common."""
 
     method: ClassVar[str]
     source: ClassVar[str]
@@ -195,11 +191,8 @@ class SynthesisPlan(plans.PrivatePlan):
 
     @abstractmethod
     def label(self, sums: int | None = None) -> Label:
-        """The certificate's words for a release under this plan.
-
-        Args:
-            sums: how many noisy sums of histograms were released; None for all of the plan.
-        """
+        """The certificate's words for a release under this plan."""
+        # sums: how many noisy sums of histograms were released, None for all of the plan
 
 
 def label(
@@ -210,15 +203,8 @@ def label(
     public: Sequence[str],
     choices: str = CHOICES,
 ) -> Label:
-    """The certificate's words, of which all synthesizers have most in common.
-
-    Args:
-        plan: of the release.
-        touches: of private rows.
-        sampled: what people get from the release.
-        public: where public rows came from.
-        choices: what was chosen, and must not have been chosen by the private records.
-    """
+    """The certificate's words, of which all synthesizers have most in common."""
+    # touches: of private rows; choices: what was chosen, and must not have been chosen by the private records
     return Label(
         covered=(*touches, f"{sampled}, and everything trained or computed on the samples"),
         not_covered=(

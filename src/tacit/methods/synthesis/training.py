@@ -76,11 +76,7 @@ def on_cpu(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def load_parameters(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Copy parameters by name; every parameter must be there, and nothing else.
-
-    Raises:
-        KeyError: the names differ.
-    """
+    """Copy parameters by name; every parameter must be there, and nothing else."""
     parameters = dict(module.named_parameters())
     if parameters.keys() != state.keys():
         raise KeyError(f"parameters differ: {sorted(parameters.keys() ^ state.keys())}")
@@ -174,15 +170,8 @@ class Training:
         observe: Observe | None = None,
         added: Callable[[int], Tensor] | None = None,
     ) -> None:
-        """Take all noisy gradients of a part that are left, and with each a step of Adam and of the moving average.
-
-        Args:
-            part: its name.
-            objective: one loss a unit.
-            learning_rate: of a step of the part (0 .. steps - 1).
-            observe: sees every noisy gradient.
-            added: to the noisy gradient of a step: a public one [P].
-        """
+        """Take all noisy gradients of a part that are left, and with each a step of Adam and of the moving average."""
+        # added: to the noisy gradient of a step: a public one [P]
         run, vault, model, state = self._run, self._vault, self._models[part], self._states[part]
         while vault.steps_left(run, part):
             step = vault.next_step(run, part)
@@ -270,18 +259,8 @@ def starting_point(
     *,
     where: str,
 ) -> AnyStart:
-    """Where training begins: as the plan declares, with an encoder of the private data's own public bounds.
-
-    Args:
-        plan: says whether there is public pre-training.
-        vault: the private rows.
-        pretrained: what the user passed: the starting point, or one by each pre-training.
-        random: random weights.
-        where: the method's name.
-
-    Raises:
-        PlanError: the pre-training is not the one that the plan declares, or its raking cuts other bounds.
-    """
+    """Where training begins: as the plan declares, with an encoder of the private data's own public bounds."""
+    # vault: the private rows
     if plan.raking is not None:
         plan.raking.require(vault.spec)
     declared, bounds = "none" if plan.pretraining is None else plan.pretraining.provenance, vault.spec
@@ -323,18 +302,8 @@ def train_publicly(
     config: Pretraining,
     progress: PublicProgress | None,
 ) -> dict[str, Tensor]:
-    """AdamW on batches of public rows.
-
-    Args:
-        network: whose weights are changed.
-        batches: as many as the steps, or more.
-        loss: of a batch.
-        config: steps, learning rate, clip and average.
-        progress: called after each step.
-
-    Returns:
-        The averaged weights by name.
-    """
+    """AdamW on batches of public rows."""
+    # returns: The averaged weights by name
     average = MovingAverage(network, decay=config.ema, every=config.ema_every)
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
@@ -354,11 +323,7 @@ def train_publicly(
 
 
 def load_pretrained(network: nn.Module, weights: Mapping[str, Tensor], *, where: str, expected: str) -> None:
-    """Copy pre-trained weights by name.
-
-    Raises:
-        PlanError: they are those of a network of another size.
-    """
+    """Copy pre-trained weights by name."""
     if {name: value.shape for name, value in network.named_parameters()} != {
         name: value.shape for name, value in weights.items()
     }:

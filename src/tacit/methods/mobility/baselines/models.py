@@ -61,11 +61,9 @@ LEAST_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class Fractions:
-    """Of exploration and preferential return: fractions of the papers' four actions among a day's steps.
-
-    Song, Koren, Wang & Barabasi (doi:10.1038/nphys1760), with a constant distribution over actions, which is what the
-    published simulator of PATEGAIL plays when nothing is learnt.
-    """
+    """Of exploration and preferential return: fractions of the papers' four actions among a day's steps. Song, Koren,
+    Wang & Barabasi (doi:10.1038/nphys1760), with a constant distribution over actions, which is what the published
+    simulator of PATEGAIL plays when nothing is learnt."""
 
     size: ClassVar[int] = 4
 
@@ -94,11 +92,9 @@ _LEAST, _MOST = 1e-4, 0.95
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the TimeGeo-like model: shares of a day's 47 steps, 34 numbers.
-
-    By block: at home and staying, leaving home, away (8 each); moving on from away to another place, and home; and, of
-    steps with a choice between a new place and one of the day's others, explorations and returns by places S (4 each).
-    """
+    """Of the TimeGeo-like model: shares of a day's 47 steps, 34 numbers. By block: at home and staying, leaving home,
+    away (8 each); moving on from away to another place, and home; and, of steps with a choice between a new place and
+    one of the day's others, explorations and returns by places S (4 each)."""
 
     size: ClassVar[int] = 3 * BLOCKS + 2 + 2 * len(PLACES)
 
@@ -121,25 +117,17 @@ class Moments:
 
 @dataclass(frozen=True)
 class Rhythm:
-    """A model after TimeGeo: a daily rhythm, bursts away from home, preferential return.
+    """A model after TimeGeo: a daily rhythm, bursts away from home, preferential return. Jiang, Yang, Gupta, Veneziano,
+    Athavale & Gonzalez (PNAS 2016, doi:10.1073/pnas.1524261113): somebody at home leaves with the probability n_w P(t)
+    of the time of day, somebody away moves on with beta_1 times as much, and then to another place, rather than home,
+    with beta_2 times as much; another place is a new one with probability rho S^-gamma after S places. TimeGeo fits
+    these to each person; here they are the population's, from means of people's own shares of steps, and places are
+    remembered for a day."""
 
-    Jiang, Yang, Gupta, Veneziano, Athavale & Gonzalez (PNAS 2016, doi:10.1073/pnas.1524261113): somebody at home leaves
-    with the probability n_w P(t) of the time of day, somebody away moves on with beta_1 times as much, and then to
-    another place, rather than home, with beta_2 times as much; another place is a new one with probability
-    rho S^-gamma after S places. TimeGeo fits these to each person; here they are the population's, from means of
-    people's own shares of steps, and places are remembered for a day.
-
-    Args:
-        leave: n_w P(t), the probability of leaving home in each block.
-        burst: beta_1; a person away moves with beta_1 n_w P(t).
-        onward: beta_2; and then to another place with beta_2 n_w P(t).
-        rho, gamma: a new place with probability rho S^-gamma after S places.
-    """
-
-    leave: tuple[float, ...]
-    burst: float
-    onward: float
-    rho: float
+    leave: tuple[float, ...]  # n_w P(t), the probability of leaving home in each block
+    burst: float  # beta_1; a person away moves with beta_1 n_w P(t)
+    onward: float  # beta_2; and then to another place with beta_2 n_w P(t)
+    rho: float  # rho, gamma: a new place with probability rho S^-gamma after S places
     gamma: float
 
     def policy(self) -> TablePolicy:
@@ -160,12 +148,10 @@ class Rhythm:
 
 
 def rhythm(noisy: Floats, noise: float) -> Rhythm:
-    """The model of noisy mean moments [34] with this much noise, by the method of moments.
-
-    The rhythm is drawn to its mean as far as noise explains it (James and Stein). beta_1 makes the moves from away, and
-    beta_2 those of them that go to another place, as many as they are at the released times of being away; rho and
-    gamma have the largest binomial likelihood on a public grid. Negative shares are read as none.
-    """
+    """The model of noisy mean moments [34] with this much noise, by the method of moments."""
+    # The rhythm is drawn to its mean as far as noise explains it (James and Stein). beta_1 makes the moves from away,
+    # and beta_2 those of them that go to another place, as many as they are at the released times of being away; rho
+    # and gamma have the largest binomial likelihood on a public grid. Negative shares are read as none.
     staying, leaving, away = noisy[: 3 * BLOCKS].reshape(3, BLOCKS)
     onward, homeward = np.maximum(noisy[3 * BLOCKS : 3 * BLOCKS + 2], 0.0)
     new, old = np.maximum(noisy[3 * BLOCKS + 2 :], 0.0).reshape(2, len(PLACES))
@@ -211,17 +197,12 @@ THRESHOLD = 3.0
 @dataclass(frozen=True)
 class Transitions:
     """Shares of a day's 47 steps that lead from one block to another, of those within the vocabulary; those that stay
-    in a block count `STAYING` each. The first number is the share of all that lead to another block.
+    in a block count `STAYING` each. The first number is the share of all that lead to another block."""
 
-    Args:
-        grid: the public grid.
-        factor: cells along the side of a block.
-        vocabulary: the K blocks, public: those of largest weight in the release of where days start, so that no list
-            of visited places is taken from records.
-    """
-
-    grid: Grid
-    factor: int
+    grid: Grid  # the public grid
+    factor: int  # cells along the side of a block
+    # the K blocks, public: those of largest weight in the release of where days start, so that no list of visited
+    # places is taken from records
     vocabulary: tuple[int, ...]
 
     @property
@@ -276,11 +257,9 @@ class BlockChain:
 
 
 def block_chain(statistic: Transitions, starts: Floats, noisy: Floats, noise: float) -> BlockChain:
-    """The chain of noisy mean shares [1 + K^2] with this much noise, and of the blocks' released weights [K].
-
-    Shares that may be noise are left out. As much weight as one of them could have goes to a common law instead: to
-    stay as often as everybody does, and else to go to a block by its weight.
-    """
+    """The chain of noisy mean shares [1 + K^2] with this much noise, and of the blocks' released weights [K]."""
+    # Shares that may be noise are left out. As much weight as one of them could have goes to a common law instead: to
+    # stay as often as everybody does, and else to go to a block by its weight.
     size = len(statistic.vocabulary)
     weights = np.maximum(starts, 0.0) + 1e-12
     weights /= weights.sum()

@@ -174,22 +174,14 @@ _MEAN = "mean."
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything a run carries from round to round.
+    """Everything a run carries from round to round."""
 
-    Args:
-        plan, grid: what is run.
-        learner: the policy.
-        asking: what was heard.
-        rng: the public generator of both.
-        means: released sums, by part.
-    """
-
-    plan: PateGailPlan
+    plan: PateGailPlan  # plan, grid: what is run
     grid: Grid
-    learner: Learner
-    asking: Asking
-    rng: np.random.Generator
-    means: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    learner: Learner  # the policy
+    asking: Asking  # what was heard
+    rng: np.random.Generator  # the public generator of both
+    means: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # released sums, by part
 
     def save(self, path: Path | None, run: Run, vault: FederatedVault) -> None:
         """Write a checkpoint, if there is a place for it."""
@@ -203,12 +195,7 @@ class State:
         checkpoint.save(path, tensors, plan_id=run.plan_id, ledger=vault.ledger)
 
     def load(self, path: Path, vault: FederatedVault) -> None:
-        """Take up what `save` wrote.
-
-        Raises:
-            FileError, LedgerError: the checkpoint is damaged or not this plan's.
-            PlanError: it is of another grid, or of another version of the method.
-        """
+        """Take up what `save` wrote."""
         from tacit.privacy.ledger import checkpoint
 
         tensors = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)

@@ -60,11 +60,9 @@ def weights(allocation: Allocation, pilot: Float64, share: Float64, allocate: Al
 
 
 def laplace_weights(pilot: Float64) -> Float64:
-    """How the papers split a round's sum of 1 / scale of Laplace noise: weights [B] with sum at most B.
-
-    They are the weights 1 - R + delta' of a pilot [B] of R - 1/2, and at most `MOST_WEIGHT`. A number of weight w has
-    noise of the scale over w; the vault's bound of a whole answer, and not this function, decides what a round costs.
-    """
+    """How the papers split a round's sum of 1 / scale of Laplace noise: weights [B] with sum at most B."""
+    # They are the weights 1 - R + delta' of a pilot [B] of R - 1/2, and at most `MOST_WEIGHT`. A number of weight w has
+    # noise of the scale over w; the vault's bound of a whole answer, and not this function, decides what a round costs.
     split = weights_of(pilot)
     return np.asarray(np.minimum(split / split.mean(), MOST_WEIGHT))
 
@@ -78,20 +76,13 @@ JITTER = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Smoothed:
-    """From noisy rewards of some state-action pairs to rewards of all: the mean of a Gaussian process.
+    """From noisy rewards of some state-action pairs to rewards of all: the mean of a Gaussian process. Post-processing
+    of released values: it costs nothing. The process with the known variance of the noise weighs what was released
+    against rewards near 0, so that noise of the size of the rewards does not drive the policy."""
 
-    Post-processing of released values: it costs nothing. The process with the known variance of the noise weighs what
-    was released against rewards near 0, so that noise of the size of the rewards does not drive the policy.
-
-    Args:
-        embedding: of the pairs.
-        centres: embedded pairs [B, d] that were asked.
-        coefficients: [B].
-    """
-
-    embedding: Embedding
-    centres: Float64
-    coefficients: Float64
+    embedding: Embedding  # of the pairs
+    centres: Float64  # embedded pairs [B, d] that were asked
+    coefficients: Float64  # [B]
 
     @classmethod
     def of(cls, embedding: Embedding, codes: Array, rewards: Float64, variance: Float64) -> Smoothed:
@@ -114,10 +105,8 @@ def padded(array: Array) -> Array:
 
 
 def of_probability(rewards: Float64) -> Float64:
-    """PATEGAIL's reward -log(1 - R) of a mean probability R of being real, from R - 1/2, as a number in [-1/2, 1/2].
-
-    1 - R counts as `LEAST` at least: where noise makes it 0 or less, the logarithm would have no value.
-    """
+    """PATEGAIL's reward -log(1 - R) of a mean probability R of being real, from R - 1/2, as a number in [-1/2, 1/2]."""
+    # 1 - R counts as `LEAST` at least: where noise makes it 0 or less, the logarithm would have no value.
     unreal = np.clip(0.5 - rewards, LEAST, 1.0)
     return np.asarray(np.log(unreal) / math.log(LEAST) - 0.5)
 
@@ -138,22 +127,12 @@ _EVEN = 0.01
 
 @dataclass(eq=False)
 class Asking:
-    """What the server asks in a round, and what it makes of the answer; all of it public.
+    """What the server asks in a round, and what it makes of the answer; all of it public."""
 
-    Args:
-        plan: the plan.
-        learner: the policy.
-        allocate: the caller's allocation.
-        rng: of the order of public rows.
-
-    Attributes:
-        heard: how many rounds were answered.
-    """
-
-    plan: PateGailPlan
-    learner: Learner
-    allocate: Allocate | None
-    rng: np.random.Generator
+    plan: PateGailPlan  # the plan
+    learner: Learner  # the policy
+    allocate: Allocate | None  # the caller's allocation
+    rng: np.random.Generator  # of the order of public rows
     _weights: Float64 | None = None
     _codes: Array | None = None
     _query: Array | None = None
@@ -162,7 +141,7 @@ class Asking:
     _table: Float64 | None = None
     _sum: Float64 | None = None
     _gradient: Float64 | None = None
-    heard: int = field(default=0, init=False)
+    heard: int = field(default=0, init=False)  # how many rounds were answered
 
     def arrays(self) -> dict[str, Array]:
         """What is remembered from one round to the next, by name."""
@@ -310,15 +289,10 @@ class Asking:
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """Rewards as they were released: 0 where nothing was asked.
+    """Rewards as they were released: 0 where nothing was asked."""
 
-    Args:
-        codes: [B] rising.
-        rewards: [B].
-    """
-
-    codes: Array
-    rewards: Float64
+    codes: Array  # [B] rising
+    rewards: Float64  # [B]
 
     def __call__(self, codes: Array) -> Float64:
         """Rewards [T] of pairs [T]."""

@@ -221,10 +221,8 @@ def adam(
     rate: float,
     decays: tuple[float, float],
 ) -> None:
-    """Step number `step` [U] of Adam (Kingma and Ba 2015) of parameters [U, P] down the slope, which is destroyed.
-
-    All in place. Every entry is treated alone, so a stack of people is each person's own Adam.
-    """
+    """Step number `step` [U] of Adam (Kingma and Ba 2015) of parameters [U, P] down the slope, which is destroyed."""
+    # All in place. Every entry is treated alone, so a stack of people is each person's own Adam.
     a, b = np.float32(decays[0]), np.float32(decays[1])
     first *= a
     first += (1 - a) * slope

@@ -113,11 +113,9 @@ def laplace_noise(seeds: Array, size: int) -> Float64:
 
 
 def with_square(rewards: Float64) -> Float64:
-    """The answer that also tells the second moment: r [U, B] in [-1/2, 1/2] -> (r, 2 (r^2 - 1/4)) [U, 2 B].
-
-    A pair has norm at most 1/2, as r has alone: with u = r^2 its square u + 4 (u - 1/4)^2 is convex and 1/4 at both
-    ends, u = 0 and u = 1/4. So the variance among people costs nothing, in either relation.
-    """
+    """The answer that also tells the second moment: r [U, B] in [-1/2, 1/2] -> (r, 2 (r^2 - 1/4)) [U, 2 B]."""
+    # A pair has norm at most 1/2, as r has alone: with u = r^2 its square u + 4 (u - 1/4)^2 is convex and 1/4 at both
+    # ends, u = 0 and u = 1/4. So the variance among people costs nothing, in either relation.
     return np.concatenate([rewards, 2 * (rewards * rewards - 0.25)], axis=1)
 
 
@@ -129,32 +127,17 @@ def moments(answer: Float64) -> tuple[Float64, Float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalCritics:
-    """Each person's own critic of state-action pairs, trained a little in every round, and what it is asked.
+    """Each person's own critic of state-action pairs, trained a little in every round, and what it is asked."""
 
-    Args:
-        critic: its shape and training.
-        embedding: of the pairs.
-        kind: see `Kind`.
-        layout: of the states of a table.
-        calibration: of its values.
-        variance: whether the second moment is sent too (`with_square`); not for a gradient.
-        own_noise: see `OwnNoise`; drawn from the person's seeds, and no guarantee rests on it.
-        last: whether going back to the last place is an action of its own, and not a return.
-        zero_contribution: answer 0 always, untrained: the control whose rewards are noise alone.
-
-    Raises:
-        PlanError: a gradient with a variance, or an unknown kind.
-    """
-
-    critic: Critic = field(default_factory=Critic)
-    embedding: Embedding = field(default_factory=Embedding)
-    kind: Kind = "samples"
-    layout: Layout = field(default_factory=Layout)
-    calibration: Calibration = field(default_factory=Calibration)
-    variance: bool = False
-    own_noise: OwnNoise | None = None
-    last: bool = True
-    zero_contribution: bool = False
+    critic: Critic = field(default_factory=Critic)  # its shape and training
+    embedding: Embedding = field(default_factory=Embedding)  # of the pairs
+    kind: Kind = "samples"  # see `Kind`
+    layout: Layout = field(default_factory=Layout)  # of the states of a table
+    calibration: Calibration = field(default_factory=Calibration)  # of its values
+    variance: bool = False  # whether the second moment is sent too (`with_square`); not for a gradient
+    own_noise: OwnNoise | None = None  # see `OwnNoise`; drawn from the person's seeds, and no guarantee rests on it
+    last: bool = True  # whether going back to the last place is an action of its own, and not a return
+    zero_contribution: bool = False  # answer 0 always, untrained: the control whose rewards are noise alone
 
     def __post_init__(self) -> None:
         check("kind", self.kind, self.kind in get_args(Kind), " or ".join(get_args(Kind)))
@@ -266,19 +249,12 @@ class LocalCritics:
 @dataclass(frozen=True, kw_only=True)
 class LinearCritic:
     """The best critic that is linear in buckets: by how much the person is in each of them oftener than the rollouts.
-
     It is not trained, needs no calibration, and its mean over people is the critic of the mean person: there is no bias
-    from averaging. The vault's clip bounds it.
+    from averaging. The vault's clip bounds it."""
 
-    Args:
-        embedding: of the pairs.
-        layout: of the states; K cells are its buckets times the actions.
-        last: as for `LocalCritics`.
-    """
-
-    embedding: Embedding = field(default_factory=Embedding)
-    layout: Layout = field(default_factory=Layout)
-    last: bool = True
+    embedding: Embedding = field(default_factory=Embedding)  # of the pairs
+    layout: Layout = field(default_factory=Layout)  # of the states; K cells are its buckets times the actions
+    last: bool = True  # as for `LocalCritics`
 
     def begin(self, rows: Arrays, seeds: Array) -> dict[str, Array]:
         """The person's share of time in each cell, [U, K]."""

@@ -79,23 +79,14 @@ class Ppo:
 
 @dataclass(frozen=True, eq=False)
 class Rollouts:
-    """Days of a policy, and the distinct states in which it acted.
+    """Days of a policy, and the distinct states in which it acted."""
 
-    Args:
-        codes: [D, 47] of state-action pairs.
-        states: [S] codes of the distinct states (with what was possible there).
-        possible: [S, A].
-        at: [D, 47] the state of each row as an index into `states`.
-        actions: [D, 47].
-        old: [S, A] the policy's probabilities there.
-    """
-
-    codes: IntArray
-    states: IntArray
-    possible: Array
-    at: IntArray
-    actions: IntArray
-    old: Float64
+    codes: IntArray  # [D, 47] of state-action pairs
+    states: IntArray  # [S] codes of the distinct states (with what was possible there)
+    possible: Array  # [S, A]
+    at: IntArray  # [D, 47] the state of each row as an index into `states`
+    actions: IntArray  # [D, 47]
+    old: Float64  # [S, A] the policy's probabilities there
 
 
 class Learner:
@@ -157,13 +148,8 @@ class Learner:
         )
 
     def learn(self, days: Rollouts, rewards: Float64, seen: Array | None = None) -> None:
-        """One round of PPO.
-
-        Args:
-            days: of the policy as it is.
-            rewards: [D, 47].
-            seen: rows [D, 47] that count; None for all.
-        """
+        """One round of PPO."""
+        # rewards: [D, 47]; seen: rows [D, 47] that count, None for all
         config, count = self.config, len(days.states)
         x = self._all[days.states][None]
         advantages, goals = self._advantages(x, days.at, rewards)
@@ -200,11 +186,9 @@ class Learner:
         self._remember()
 
     def slopes(self, days: Rollouts, codes: IntArray) -> Float64:
-        """The policy gradient [T, P] that a reward of 1 for each of the sorted pairs `codes` [T] would give.
-
-        sum over the rows of the pair of the trace sum_{t <= k} (gamma lambda)^(k - t) grad log pi(a_t | s_t), a mean
-        over days; for a policy without hidden layers.
-        """
+        """The policy gradient [T, P] that a reward of 1 for each of the sorted pairs `codes` [T] would give."""
+        # sum over the rows of the pair of the trace sum_{t <= k} (gamma lambda)^(k - t) grad log pi(a_t | s_t), a mean
+        # over days; for a policy without hidden layers.
         width = self.embedding.state_size + 1
         x = np.ones((len(days.states), width))
         x[:, :-1] = self._all[days.states]

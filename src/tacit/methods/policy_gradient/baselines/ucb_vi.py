@@ -178,19 +178,12 @@ class Tabular:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counted:
-    """What UCB-VI releases, for R replicates.
+    """What UCB-VI releases, for R replicates."""
 
-    Args:
-        plan: under which people were met.
-        counters: private N [R, S, A, S] and R [R, S, A] after the last round, side by side as [R, S A S + S A].
-        table: the greedy policy of the last counters, without a bonus, [R, H, S].
-        served: policies that people were served with, evenly spaced over the rounds, the last round's last,
-            [K', R, H, S].
-    """
-
-    plan: UcbVi
-    counters: Float64
-    table: Table
+    plan: UcbVi  # under which people were met
+    counters: Float64  # private N [R, S, A, S] and R [R, S, A] after the last round, side by side as [R, S A S + S A]
+    table: Table  # the greedy policy of the last counters, without a bonus, [R, H, S]
+    # policies that people were served with, evenly spaced over the rounds, the last round's last, [K', R, H, S]
     served: Table
 
     def actor(self) -> Tabular:

@@ -55,17 +55,11 @@ def model_cells(shape: Sequence[int], cliques: Iterable[Clique]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A distribution over cells as a product of conditional tables.
+    """A distribution over cells as a product of conditional tables."""
 
-    Args:
-        order: all columns, parents before children.
-        parents: of each column in `order`.
-        tables: probabilities of each column in `order`, [bins of its parents, its own bins], summing to 1 over the last
-            axis.
-    """
-
-    order: tuple[int, ...]
-    parents: tuple[Clique, ...]
+    order: tuple[int, ...]  # all columns, parents before children
+    parents: tuple[Clique, ...]  # of each column in `order`
+    # probabilities of each column in `order`, [bins of its parents, its own bins], summing to 1 over the last axis
     tables: tuple[Array, ...]
 
     def __post_init__(self) -> None:
@@ -79,12 +73,7 @@ class Tree:
 
     @classmethod
     def from_potentials(cls, shape: Sequence[int], potentials: Potentials) -> Tree:
-        """The distribution proportional to exp(sum of the potentials), by variable elimination.
-
-        Args:
-            shape: bins of each column.
-            potentials: finite arrays; columns that none mentions are uniform.
-        """
+        """The distribution proportional to exp(sum of the potentials), by variable elimination."""
         factors = list(potentials.items())
         order, scopes, tables = [], [], []
         for column, parents in elimination(shape, potentials):
@@ -143,17 +132,11 @@ def spread(values: Array, axes: Clique, scope: Clique) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Noisy counts of one marginal.
+    """Noisy counts of one marginal."""
 
-    Args:
-        axes: its columns, increasing.
-        counts: [bins of the columns].
-        deviation: standard deviation of the noise of a count, >= 0.
-    """
-
-    axes: Clique
-    counts: Array
-    deviation: float
+    axes: Clique  # its columns, increasing
+    counts: Array  # [bins of the columns]
+    deviation: float  # standard deviation of the noise of a count, >= 0
 
     @property
     def precision(self) -> float:
@@ -183,11 +166,7 @@ def records(measured: Sequence[Measured]) -> float:
 
 
 def require_mbi() -> Any:
-    """The package `mbi`.
-
-    Raises:
-        PlanError: it is not installed.
-    """
+    """The package `mbi`."""
     try:
         import jax
 
@@ -207,17 +186,11 @@ def require_mbi() -> Any:
 def proportional(
     shape: Sequence[int], measured: Sequence[Measured], *, sweeps: int, start: Potentials | None = None
 ) -> Potentials:
-    """Log-potentials by iterative proportional fitting: in turn each measured marginal is made the model's own.
-
-    Counts are first brought to the simplex, and one record is added to every cell on both sides, so that all
-    potentials are finite.
-
-    Args:
-        shape: bins of each column.
-        measured: the noisiest come first in a sweep, so that the others are fitted better.
-        sweeps: turns over all measurements.
-        start: potentials to begin with; None is the uniform distribution.
-    """
+    """Log-potentials by iterative proportional fitting: in turn each measured marginal is made the model's own."""
+    # Counts are first brought to the simplex, and one record is added to every cell on both sides, so that all
+    # potentials are finite.
+    # measured: the noisiest come first in a sweep, so that the others are fitted better; start: potentials to begin
+    # with, None is the uniform distribution
     potentials = dict(start or {})
     measurements = sorted(pooled(measured), key=lambda measurement: -measurement.deviation)
     total = records(measured)
@@ -237,15 +210,7 @@ def estimate(
     sweeps: int = 10,
     start: Potentials | None = None,
 ) -> Tree:
-    """The graphical model over the measured cliques that is nearest to the measurements, weighted by precision.
-
-    Args:
-        shape: bins of each column.
-        measured: covers every column.
-        iterations: of mirror descent; rounded up to a multiple of 50.
-        sweeps: of `proportional`, before.
-        start: potentials to begin with, of cliques inside the measured ones.
-    """
+    """The graphical model over the measured cliques that is nearest to the measurements, weighted by precision."""
     mbi = require_mbi()
     import jax
 

@@ -25,10 +25,8 @@ BETAS = (0.5, 0.99)
 
 
 def waves(rows: Tensor, harmonics: int) -> Tensor:
-    """Rows [..., D] with sines and cosines of `harmonics` octaves of every column, [..., D (1 + 2 harmonics)].
-
-    The longest wave has 8 standard units, a little more than twice the bounds of an encoded column.
-    """
+    """Rows [..., D] with sines and cosines of `harmonics` octaves of every column, [..., D (1 + 2 harmonics)]."""
+    # The longest wave has 8 standard units, a little more than twice the bounds of an encoded column.
     octaves = math.pi / 4 * 2.0 ** torch.arange(harmonics)
     phases = (rows[..., None] * octaves).flatten(-2)
     return torch.cat([rows, phases.sin(), phases.cos()], dim=-1)
@@ -101,10 +99,9 @@ def adam(network: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
 
 
 def student_loss(student: Student, rows: Tensor, labels: Tensor, *, penalty: float) -> Tensor:
-    """Cross entropy of rows [B, D] with labels [B], plus `penalty` times the mean squared norm of the rows' gradients.
-
-    It is linear in the labels, so labels with noise of mean 0 leave its expectation, even those outside [0, 1].
-    """
+    """Cross entropy of rows [B, D] with labels [B], plus `penalty` times the mean squared norm of the rows'
+    gradients."""
+    # It is linear in the labels, so labels with noise of mean 0 leave its expectation, even those outside [0, 1].
     rows = rows.detach().requires_grad_(penalty > 0)
     logits = student(rows)
     loss: Tensor = (softplus(logits) - labels * logits).mean()
@@ -130,25 +127,15 @@ def descend(optimizer: torch.optim.Optimizer, loss: Tensor, learning_rate: float
 
 @dataclass(frozen=True, eq=False)
 class PretrainedGan:
-    """A starting point that owes nothing to private data.
+    """A starting point that owes nothing to private data."""
 
-    Args:
-        encoder: the public constants of the encoding.
-        generator, student: parameters by name.
-        provenance: where the public rows came from.
-    """
-
-    encoder: Encoder
-    generator: Mapping[str, Tensor]
+    encoder: Encoder  # the public constants of the encoding
+    generator: Mapping[str, Tensor]  # generator, student: parameters by name
     student: Mapping[str, Tensor]
-    provenance: str
+    provenance: str  # where the public rows came from
 
     def networks(self, plan: PateGanPlan) -> tuple[Generator, Student]:
-        """Fresh networks with these weights.
-
-        Raises:
-            PlanError: the weights are those of networks of another size than the plan's.
-        """
+        """Fresh networks with these weights."""
         networks = build(plan, self.encoder, seed=0)
         for network, weights in zip(networks, (self.generator, self.student), strict=True):
             sizes = "the width, depth, student_width, harmonics and columns of this plan and spec"
@@ -164,18 +151,9 @@ def pretrain_gan(
     seed: int,
     progress: PublicProgress | None = None,
 ) -> PretrainedGan:
-    """Train generator and student on public rows as `plan.pretraining` says.
-
-    Args:
-        plan: its networks and pre-training.
-        encoder: the public constants.
-        columns: public rows (keys as in `Encoder.encode`, first dimension T).
-        seed: of the weights, the batches and the noise. Public: no private row is involved.
-        progress: called after each step with the student's loss.
-
-    Raises:
-        DataError: the plan has no pre-training.
-    """
+    """Train generator and student on public rows as `plan.pretraining` says."""
+    # columns: public rows (keys as in `Encoder.encode`, first dimension T); seed: of the weights, the batches and the
+    # noise. Public: no private row is involved
     config = plan.pretraining
     if config is None:
         raise DataError(

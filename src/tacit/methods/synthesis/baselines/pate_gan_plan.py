@@ -17,24 +17,16 @@ PART = "votes"
 
 @dataclass(frozen=True, kw_only=True)
 class GanPretraining:
-    """PrePATE-GAN: generator and student are first an ordinary GAN of public rows, and are kept.
+    """PrePATE-GAN: generator and student are first an ordinary GAN of public rows, and are kept."""
 
-    Args:
-        provenance: where the public rows come from and why they contain no private record. Declared, printed in the
-            certificate, never inferred.
-        steps, batch, learning_rate: of both networks; Adam with cosine decay.
-        penalty: of the student's gradient (see `PateGanPlan`).
-        generator_rate: the generator's in the fit that follows, instead of the plan's: it should keep what it learned.
-
-    Raises:
-        PlanError: a value is out of range, or the provenance is empty.
-    """
-
+    # where the public rows come from and why they contain no private record. Declared, printed in the certificate,
+    # never inferred.
     provenance: str
-    steps: int = 2_000
+    steps: int = 2_000  # steps, batch, learning_rate: of both networks; Adam with cosine decay
     batch: int = 512
     learning_rate: float = 1e-3
-    penalty: float = 0.05
+    penalty: float = 0.05  # of the student's gradient (see `PateGanPlan`)
+    # the generator's in the fit that follows, instead of the plan's: it should keep what it learned
     generator_rate: float = 8e-6
 
     def __post_init__(self) -> None:

@@ -143,13 +143,9 @@ def table_plan(name: str) -> type[TablePlan]:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Synthetic records as cells: what PrivSyn ends with.
+    """Synthetic records as cells: what PrivSyn ends with."""
 
-    Args:
-        codes: [M, A], M >= 1.
-    """
-
-    codes: Codes
+    codes: Codes  # [M, A], M >= 1
 
     def draw(self, count: int, rng: np.random.Generator) -> Codes:
         """`count` records: each as often as any other, up to one."""

@@ -95,15 +95,9 @@ def fit(
 
 
 def select(shape: Sequence[int], pairs: Sequence[Clique], distances: Array, noise: float) -> list[Clique]:
-    """The pairs whose measurement lowers the expected error (algorithm 1, "DenseMarg"), greedily.
-
-    A pair that is left out errs by its distance from independence. Those that are measured share the budget in
-    proportion to c^(2/3) for c cells, so that their errors are noise S^(3/2) in all, with S the sum of c^(2/3).
-
-    Args:
-        distances: noisy distance of each pair, in records.
-        noise: expected error of one cell if a single marginal had the whole budget.
-    """
+    """The pairs whose measurement lowers the expected error (algorithm 1, "DenseMarg"), greedily."""
+    # A pair that is left out errs by its distance from independence. Those that are measured share the budget in
+    # proportion to c^(2/3) for c cells, so that their errors are noise S^(3/2) in all, with S the sum of c^(2/3).
     sizes = np.array([(shape[a] * shape[b]) ** (2 / 3) for a, b in pairs])
     held = np.zeros(len(pairs), bool)
     error = float(distances.sum())
@@ -117,10 +111,8 @@ def select(shape: Sequence[int], pairs: Sequence[Clique], distances: Array, nois
 
 
 def combined(shape: Sequence[int], pairs: Sequence[Clique], cells: int) -> list[Clique]:
-    """The pairs, where possible inside larger marginals of at most `cells` cells (algorithm 2).
-
-    A larger marginal has only chosen pairs, and shares at most two columns with those taken before it.
-    """
+    """The pairs, where possible inside larger marginals of at most `cells` cells (algorithm 2)."""
+    # A larger marginal has only chosen pairs, and shares at most two columns with those taken before it.
     joined = set(pairs)
     cliques, grown = [], [*pairs]
     while grown:
@@ -147,11 +139,8 @@ _ROUNDS = 3
 
 
 def consistent(measured: Sequence[Measured]) -> dict[Clique, Array]:
-    """Counts of every measured marginal that add up to one total, nowhere negative, and nearly agree where they meet.
-
-    Args:
-        measured: one measurement a marginal.
-    """
+    """Counts of every measured marginal that add up to one total, nowhere negative, and nearly agree where they
+    meet."""
     total = records(measured)
     counts = {measurement.axes: measurement.counts for measurement in measured}
     for _ in range(_ROUNDS):
@@ -192,14 +181,7 @@ _DECAY, _EVERY = 0.84, 20
 def gradual_update(
     singles: list[Array], marginals: Mapping[Clique, Array], *, count: int, rounds: int, rng: np.random.Generator
 ) -> Codes:
-    """Records [count, A] whose marginals come near the wanted ones, starting from independent columns.
-
-    Args:
-        singles: wanted counts of each column, of any total > 0.
-        marginals: wanted counts of groups of columns.
-        count, rounds: how many records, and turns over all marginals.
-        rng: public randomness: this is post-processing.
-    """
+    """Records [count, A] whose marginals come near the wanted ones, starting from independent columns."""
     columns = [rng.choice(len(wanted), count, p=wanted / wanted.sum()) for wanted in singles]
     codes: Codes = np.stack(columns, axis=1).astype(np.int32)
     goals = {axes: wanted * (count / wanted.sum()) for axes, wanted in marginals.items()}
@@ -210,12 +192,10 @@ def gradual_update(
 
 
 def _update(codes: Codes, axes: Clique, goal: Array, step: float, rng: np.random.Generator) -> None:
-    """Move records from cells with too many to cells with too few.
-
-    A cell grows by at most `step` of its own size (an empty one by `step` of its goal), so that later marginals can
-    still be met. Half of the moved records become copies of one that lies in the cell they move to; the others keep
-    their other columns.
-    """
+    """Move records from cells with too many to cells with too few."""
+    # A cell grows by at most `step` of its own size (an empty one by `step` of its goal), so that later marginals can
+    # still be met. Half of the moved records become copies of one that lies in the cell they move to; the others keep
+    # their other columns.
     cells = np.ravel_multi_index(tuple(codes[:, axis] for axis in axes), goal.shape).astype(_smallest(goal.size))
     present, wanted = np.bincount(cells, minlength=goal.size), goal.ravel()
     missing = np.maximum(wanted - present, 0.0)

@@ -60,30 +60,18 @@ class RakingPlan(SynthesisPlan):
 
 @dataclass(frozen=True, eq=False)
 class RakedColumns:
-    """Histograms that have left the vault, and the rows that can be drawn from them.
+    """Histograms that have left the vault, and the rows that can be drawn from them."""
 
-    Args:
-        plan: the public parameters that they were made with.
-        histograms: [sum of `plan.raking.sizes`].
-
-    Raises:
-        ValueError: there are not as many numbers.
-    """
-
-    plan: RakingPlan
-    histograms: NDArray[np.float64]
+    plan: RakingPlan  # the public parameters that they were made with
+    histograms: NDArray[np.float64]  # [sum of `plan.raking.sizes`]
 
     def __post_init__(self) -> None:
         if self.histograms.shape != (sum(self.plan.raking.sizes),):
             raise ValueError("the histograms have other bins than the plan")
 
     def sample_columns(self, count: int, *, seed: int) -> dict[str, NDArray[Any]]:
-        """`count` rows of a larger sample, drawn by their weights, as columns of raw units inside the public bounds.
-
-        Args:
-            count: how many rows.
-            seed: of the sampling; public, since sampling is post-processing.
-        """
+        """`count` rows of a larger sample, drawn by their weights, as columns of raw units inside the public bounds."""
+        # seed: of the sampling, public, since sampling is post-processing
         released, raking = self.plan.released(self.histograms), self.plan.raking
         rng, drawn = np.random.default_rng(seed), max(raking.pool, 2 * count)
         shares = released.shares()[0][: len(raking.discretisation.axes)]
@@ -108,11 +96,7 @@ class RakedColumns:
     def from_saved(
         cls, plan: Mapping[str, Any], fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> RakedColumns:
-        """The synthesizer of which `privacy.plan.public_fields(plan)`, `to_json` and `arrays` were kept.
-
-        Raises:
-            KeyError, ValueError, TacitError: something is missing or does not fit.
-        """
+        """The synthesizer of which `privacy.plan.public_fields(plan)`, `to_json` and `arrays` were kept."""
         return cls(RakingPlan.from_json(plan), np.asarray(arrays[PART], np.float64))
 
 

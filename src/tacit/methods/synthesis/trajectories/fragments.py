@@ -34,21 +34,13 @@ CLOCK = 3
 
 @dataclass(frozen=True)
 class Condition:
-    """What B fragments are drawn from.
+    """What B fragments are drawn from."""
 
-    Args:
-        first: [B, d] the encoded observation that the fragment begins with.
-        previous: [B, S] the encoded step before it, zeros where there is none.
-        begins: [B] float, 1 where the episode begins.
-        time: [B] steps before the fragment, over the longest trajectory.
-        ending: [B] int64: 0 goes on, h = 1 .. H truncated after h rows, H + h terminated after h rows.
-    """
-
-    first: Tensor
-    previous: Tensor
-    begins: Tensor
-    time: Tensor
-    ending: Tensor
+    first: Tensor  # [B, d] the encoded observation that the fragment begins with
+    previous: Tensor  # [B, S] the encoded step before it, zeros where there is none
+    begins: Tensor  # [B] float, 1 where the episode begins
+    time: Tensor  # [B] steps before the fragment, over the longest trajectory
+    ending: Tensor  # [B] int64: 0 goes on, h = 1 .. H truncated after h rows, H + h terminated after h rows.
 
     def map(self, change: Any) -> Condition:
         """The condition with every tensor changed alike."""
@@ -63,17 +55,11 @@ class Condition:
 
 @dataclass(frozen=True)
 class FragmentEncoder:
-    """Fragments of raw rows to conditions and steps, and back.
+    """Fragments of raw rows to conditions and steps, and back."""
 
-    Args:
-        encoder: of single rows; public constants.
-        horizon: H.
-        longest: public number of steps of the longest trajectory.
-    """
-
-    encoder: Encoder
-    horizon: int
-    longest: int
+    encoder: Encoder  # of single rows; public constants
+    horizon: int  # H
+    longest: int  # public number of steps of the longest trajectory
 
     @property
     def state_size(self) -> int:
@@ -102,17 +88,12 @@ class FragmentEncoder:
         return 1 + self.horizon * (2 if self.encoder.spec.terminals else 1)
 
     def cut(self, rows: Mapping[str, Tensor], spread: Tensor) -> tuple[Condition, Tensor, Tensor]:
-        """Fragments with the row before and the row behind them to conditions and steps.
-
-        Where an episode begins with the first row, that row belongs to the fragment and the last two are not looked at.
-
-        Args:
-            rows: raw columns [..., H + 2, ...], `mask` and `time` [..., H + 2] (see `PoissonSum.horizon`).
-            spread: standard normals [..., H + 2, encoder.bounded_size].
-
-        Returns:
-            The condition, the clean steps [..., H, S], and which of these count, [..., H].
-        """
+        """Fragments with the row before and the row behind them to conditions and steps."""
+        # Where an episode begins with the first row, that row belongs to the fragment and the last two are not looked
+        # at.
+        # rows: raw columns [..., H + 2, ...], `mask` and `time` [..., H + 2] (see `PoissonSum.horizon`); spread:
+        # standard normals [..., H + 2, encoder.bounded_size]; returns: The condition, the clean steps [..., H, S], and
+        # which of these count, [..., H]
         size, horizon = self.state_size, self.horizon
         encoded = self.encoder.encode(rows, spread)
         begins = rows["time"][..., 0] == 0
@@ -147,10 +128,9 @@ class FragmentEncoder:
         return torch.stack([row <= count, last & ~terminated, last & terminated], dim=-1).to(torch.float32)
 
     def places(self, first: Tensor, steps: Tensor) -> Tensor:
-        """The encoded observations [B, H, d] that rows begin with, if they go from `first` [B, d] by `steps` [B, H, S].
-
-        Of noisy steps these are estimates.
-        """
+        """The encoded observations [B, H, d] that rows begin with, if they go from `first` [B, d] by `steps` [B, H,
+        S]."""
+        # Of noisy steps these are estimates.
         moves = steps[:, :-1, -self.state_size :]
         if isinstance(self.encoder.spec.observation, Box):
             scale, size = moves.new_tensor(self.encoder.scale), self.state_size
@@ -161,16 +141,10 @@ class FragmentEncoder:
         return torch.cat([first[:, None], moves], dim=1)
 
     def decode(self, first: Tensor, steps: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Raw rows that begin at raw observations and follow each other exactly.
-
-        Args:
-            first: raw observations [B, d] or [B] (Discrete).
-            steps: encoded, [B, H, S].
-
-        Returns:
-            `observations`, `actions`, `rewards`, `next_observations`, each [B, H, ...], and the raw observations that
-            the rows behind them begin with.
-        """
+        """Raw rows that begin at raw observations and follow each other exactly."""
+        # first: raw observations [B, d] or [B] (Discrete); steps: encoded, [B, H, S]; returns: `observations`,
+        # `actions`, `rewards`, `next_observations`, each [B, H, ...], and the raw observations that the rows behind
+        # them begin with
         rows = []
         for step in steps.unbind(1):
             ahead = self.encoder.decode(self._row(first, step))
@@ -210,17 +184,10 @@ class FragmentEncoder:
 def windows(
     columns: Mapping[str, NDArray[Any]], episodes: NDArray[np.int64], rows: NDArray[np.int64], length: int
 ) -> dict[str, Tensor]:
-    """Public rows from `rows` [B] on, each with those that follow in its episode: as the mechanisms give private ones.
-
-    Args:
-        columns: whole trajectories, [T, ...] each.
-        episodes: [E + 1], where they begin.
-        rows: [B] numbers of rows.
-        length: rows of a window.
-
-    Returns:
-        The columns [B, length, ...], `mask` and `time` [B, length].
-    """
+    """Public rows from `rows` [B] on, each with those that follow in its episode: as the mechanisms give private
+    ones."""
+    # columns: whole trajectories, [T, ...] each; episodes: [E + 1], where they begin; rows: [B] numbers of rows;
+    # returns: The columns [B, length, ...], `mask` and `time` [B, length]
     after = np.searchsorted(episodes, rows, side="right")
     places = rows[:, None] + np.arange(length)
     mask = places < episodes[after][:, None]

@@ -34,17 +34,11 @@ MOST = 4.0
 
 @dataclass(frozen=True)
 class LocalContext:
-    """Features of the places in which rows begin.
+    """Features of the places in which rows begin."""
 
-    Args:
-        raking: whose tables are looked at.
-        encoder: of the places.
-        radius: bins on either side of a place that are looked at, along each coordinate.
-    """
-
-    raking: Raking
-    encoder: Encoder
-    radius: int
+    raking: Raking  # whose tables are looked at
+    encoder: Encoder  # of the places
+    radius: int  # bins on either side of a place that are looked at, along each coordinate
 
     @property
     def chosen(self) -> tuple[int, ...]:
@@ -99,10 +93,8 @@ class LocalContext:
         return torch.cat([world, world.new_zeros(1)])[self._cells_seen.to(world.device)]
 
     def around(self, places: Tensor, patches: Tensor) -> Tensor:
-        """Features [B, H, size] of encoded places [B, H, d], linear between the middles of bins, from `patches`.
-
-        Beyond the outer bins there is nobody: what is seen of them is 0.
-        """
+        """Features [B, H, size] of encoded places [B, H, d], linear between the middles of bins, from `patches`."""
+        # Beyond the outer bins there is nobody: what is seen of them is 0.
         encoder = self.encoder
         d = encoder.spec.observation.width
         raw = places * places.new_tensor(encoder.scale[:d]) + places.new_tensor(encoder.center[:d])
@@ -134,11 +126,9 @@ def _bins(axes: Table) -> tuple[int, ...]:
 
 
 def _patches(coordinates: Table, attributes: Table, radius: int) -> NDArray[np.int64]:
-    """[middles, features] which cell of a table each feature is at the middle of each bin; -1 where there is none.
-
-    A bin of nobody is added on either side of each coordinate. Features are the densities up to `radius` bins away, or,
-    if there are other columns, how these are spread.
-    """
+    """[middles, features] which cell of a table each feature is at the middle of each bin; -1 where there is none."""
+    # A bin of nobody is added on either side of each coordinate. Features are the densities up to `radius` bins away,
+    # or, if there are other columns, how these are spread.
     shape = _bins(coordinates)
     middles = np.stack(np.meshgrid(*(np.arange(-1, bins + 1) for bins in shape), indexing="ij"), axis=-1)
     middles = middles.reshape(-1, 1, len(shape))

@@ -42,15 +42,9 @@ class FragmentDenoiser(nn.Module):
         return output
 
     def step_losses(self, condition: Condition, clean: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
-        """The weighted denoising loss of each row, averaged over K noise draws and S columns.
-
-        Args:
-            condition: of B fragments.
-            clean: [B, H, S]; sigma: [B, K]; noise: [B, K, H, S].
-
-        Returns:
-            [B, H]; what stands at rows that are not there is meaningless.
-        """
+        """The weighted denoising loss of each row, averaged over K noise draws and S columns."""
+        # condition: of B fragments; clean: [B, H, S], sigma: [B, K], noise: [B, K, H, S]; returns: [B, H]; what stands
+        # at rows that are not there is meaningless
         draws = sigma.shape[1]
         repeated = condition.map(lambda tensor: tensor.repeat_interleave(draws, dim=0))
         clean = clean[:, None].expand_as(noise).flatten(0, 1)
@@ -62,11 +56,7 @@ class FragmentDenoiser(nn.Module):
 
     @torch.no_grad()
     def sample_steps(self, condition: Condition, sampler: Sampler, generator: torch.Generator) -> Tensor:
-        """Encoded steps [B, H, S] of fragments under their conditions.
-
-        Raises:
-            PlanError: the model gives values that are not finite.
-        """
+        """Encoded steps [B, H, S] of fragments under their conditions."""
         shape = (len(condition.first), self.codec.horizon, self.codec.step_size)
         flags = self.codec.flags(condition.ending)
 
@@ -176,10 +166,8 @@ class FragmentLoss:
         return cls(codec, draws, plan.P_mean, plan.P_std, plan.ending_weight, plan.ending_noise)
 
     def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
-        """Independent between units: `sigma` [U, L, K], `noise` [U, L, K, H, S], `spread` [U, L, H + 2, ...].
-
-        With `ending_noise` the size of an observation's is `moved` [U, L, d].
-        """
+        """Independent between units: `sigma` [U, L, K], `noise` [U, L, K, H, S], `spread` [U, L, H + 2, ...]."""
+        # With `ending_noise` the size of an observation's is `moved` [U, L, d].
         horizon, size = self.codec.horizon, self.codec.step_size
         sigma = draw(
             generator,
@@ -201,10 +189,8 @@ class FragmentLoss:
         return drawn
 
     def shares(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of each row [U, L, H], and of each fragment [U, L], its share in the mean over those of a unit that count.
-
-        With them a unit's loss is a sum over its fragments, which may be taken a few at a time.
-        """
+        """Of each row [U, L, H], and of each fragment [U, L], its share in the mean over those of a unit that count."""
+        # With them a unit's loss is a sum over its fragments, which may be taken a few at a time.
         mask = self.codec.counted(rows)
         return {"row_share": _shares(mask), "fragment_share": _shares(mask.any(-1))}
 

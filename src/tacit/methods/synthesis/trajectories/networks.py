@@ -64,10 +64,8 @@ class Transformer(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """`depth` times norm, SiLU and a convolution over five neighbouring tokens, residual.
-
-    A convolution is one Linear of unfolded tokens, whose per-unit gradient is known.
-    """
+    """`depth` times norm, SiLU and a convolution over five neighbouring tokens, residual. A convolution is one Linear
+    of unfolded tokens, whose per-unit gradient is known."""
 
     def __init__(self, width: int, depth: int) -> None:
         super().__init__()
@@ -110,10 +108,8 @@ class UNet(nn.Module):
 
 
 class Around(nn.Module):
-    """What is known of the world around places, [B, H, d] to [B, H, size]; nothing where a plan does not look.
-
-    What is seen at the middles of bins is a buffer of public numbers; until it is set, people are spread evenly.
-    """
+    """What is known of the world around places, [B, H, d] to [B, H, size]; nothing where a plan does not look. What is
+    seen at the middles of bins is a buffer of public numbers; until it is set, people are spread evenly."""
 
     patches: Tensor
 
@@ -155,14 +151,9 @@ class RowTokens(nn.Module):
     def embed(
         self, condition: Condition, noise: Tensor, steps: Tensor, places: Tensor, flags: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Tokens [B, T, W] and which of them are present [B, T].
-
-        Args:
-            condition: of B fragments.
-            noise: [B, 1 + 2 FREQUENCIES] features of the noise level.
-            steps: [B, H, S], as the network may see them.
-            places: [B, H, d]; flags: [B, H, MODES].
-        """
+        """Tokens [B, T, W] and which of them are present [B, T]."""
+        # condition: of B fragments; noise: [B, 1 + 2 FREQUENCIES] features of the noise level; steps: [B, H, S], as the
+        # network may see them; places: [B, H, d], flags: [B, H, MODES]
         local = self.around(places)
         rows = torch.cat([steps * flags[..., :1], waves(places, self.harmonics), flags, local], dim=-1)
         tokens = self.positions(self.rows(torch.unflatten(rows, 1, (-1, self.count)).flatten(2)))
@@ -177,10 +168,8 @@ class RowTokens(nn.Module):
 
 
 class ComponentTokens(nn.Module):
-    """The paper's tokens: one of the noise, five of the row before, and five a row, each with its own perceptrons.
-
-    The five are state, action, reward, ending and next state. States and endings are known here and have no output.
-    """
+    """The paper's tokens: one of the noise, five of the row before, and five a row, each with its own perceptrons. The
+    five are state, action, reward, ending and next state. States and endings are known here and have no output."""
 
     def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder) -> None:
         super().__init__()

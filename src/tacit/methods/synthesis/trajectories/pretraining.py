@@ -53,25 +53,15 @@ LEAST_STEP = 1e-6
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A starting point that owes nothing to private data.
+    """A starting point that owes nothing to private data."""
 
-    Args:
-        encoder: the public constants of the encoding.
-        starts, fragments: averaged parameters of the two models' networks, on the CPU.
-        provenance: where the public trajectories came from; "none" when there were none.
-    """
-
-    encoder: Encoder
-    starts: Mapping[str, Tensor]
+    encoder: Encoder  # the public constants of the encoding
+    starts: Mapping[str, Tensor]  # starts, fragments: averaged parameters of the two models' networks, on the CPU
     fragments: Mapping[str, Tensor]
-    provenance: str
+    provenance: str  # where the public trajectories came from; "none" when there were none
 
     def models(self, plan: TrajectoriesPlan) -> tuple[Denoiser, FragmentModel]:
-        """Fresh models of first observations and of fragments with these weights, in a world of even spread.
-
-        Raises:
-            PlanError: the weights are those of networks of other sizes than the plan's.
-        """
+        """Fresh models of first observations and of fragments with these weights, in a world of even spread."""
         models = start_model(plan, self.encoder), fragment_model(plan, self.encoder)
         for model, weights in zip(models, (self.starts, self.fragments), strict=True):
             sizes = "the sizes of this plan's networks and the columns of this spec"
@@ -195,10 +185,8 @@ def visited(
     worlds: Sequence[Trajectories],
     generator: torch.Generator,
 ) -> Iterator[Trajectories]:
-    """Random worlds, by their numbers of rows, each after the model has seen it, through noise of its own.
-
-    With so much noise as the calibrated plan's histograms have; before calibration with any in `LEVELS`.
-    """
+    """Random worlds, by their numbers of rows, each after the model has seen it, through noise of its own."""
+    # With so much noise as the calibrated plan's histograms have; before calibration with any in `LEVELS`.
     rows = torch.tensor([float(world.episodes[-1]) for world in worlds])
     around, noise = model.network.around, np.random.default_rng(generator.initial_seed())
     assert isinstance(around, Around)
@@ -256,10 +244,8 @@ def _curious(
     settings: Curiosity,
     generator: torch.Generator,
 ) -> Iterator[Rows]:
-    """The paper's curiosity on fragments: the most novel generated ones take the place of real ones.
-
-    Each is generated under the condition of a real one and replaces that one. Its novelty is the mean over its rows.
-    """
+    """The paper's curiosity on fragments: the most novel generated ones take the place of real ones."""
+    # Each is generated under the condition of a real one and replaces that one. Its novelty is the mean over its rows.
     codec, sampler = model.codec, dataclasses.replace(plan.sampler, steps=settings.sampler_steps)
     device = next(model.parameters()).device
     novelty = NoveltyScore(codec.step_size, learning_rate=settings.learning_rate, generator=generator, device=device)

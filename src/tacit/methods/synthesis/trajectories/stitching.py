@@ -41,15 +41,10 @@ TRIES = 3
 
 @dataclass(frozen=True, eq=False)
 class Populated:
-    """Bins of observations with somebody in them.
+    """Bins of observations with somebody in them."""
 
-    Args:
-        tables: those of `Raking.tables` that are of observations alone.
-        somebody: for each of them, [bins] whether anybody is there.
-    """
-
-    tables: tuple[Table, ...]
-    somebody: tuple[NDArray[np.bool_], ...]
+    tables: tuple[Table, ...]  # those of `Raking.tables` that are of observations alone
+    somebody: tuple[NDArray[np.bool_], ...]  # for each of them, [bins] whether anybody is there
 
     @classmethod
     def of(cls, raking: Raking, shares: Sequence[Floats], deviation: float) -> Populated:
@@ -73,11 +68,10 @@ class Populated:
 
 
 def empty(share: Floats, deviation: float) -> NDArray[np.bool_]:
-    """[bins] the bins of a table in which nobody is: those with least, as many as hold no more than `LOST` of the rows.
-
-    What they hold is what their noisy shares add up to, less what they would add up to if nobody were there (normals
-    that are below the largest of them), and two standard deviations more.
-    """
+    """[bins] the bins of a table in which nobody is: those with least, as many as hold no more than `LOST` of the
+    rows."""
+    # What they hold is what their noisy shares add up to, less what they would add up to if nobody were there (normals
+    # that are below the largest of them), and two standard deviations more.
     order = np.argsort(share)
     least, count = share[order], np.arange(1, len(share) + 1)
     nobody = -deviation * np.exp(norm.logpdf(least / deviation) - norm.logcdf(least / deviation))
@@ -93,13 +87,9 @@ def drawn_again(
     missed: Callable[[Tensor, tuple[Tensor, ...]], Tensor],
     everyone: Tensor,
 ) -> tuple[Tensor, ...]:
-    """What is drawn for everyone, again for whom something is missed, up to `TRIES` times; the best is kept.
-
-    Args:
-        draw: [n] whose -> tensors [n, ...].
-        missed: (whose [n], what was drawn for them) -> [n] how much of it is where nobody is.
-        everyone: [B] 0, ..., B - 1.
-    """
+    """What is drawn for everyone, again for whom something is missed, up to `TRIES` times; the best is kept."""
+    # draw: [n] whose -> tensors [n, ...]; missed: (whose [n], what was drawn for them) -> [n] how much of it is where
+    # nobody is; everyone: [B] 0, ..., B - 1
     best = draw(everyone)
     worst = missed(everyone, best)
     for _ in range(TRIES):
@@ -123,17 +113,12 @@ ROWS = ("observations", "actions", "rewards", "next_observations")
 
 @dataclass(frozen=True, eq=False)
 class Stitched:
-    """E trajectories as columns of T rows.
+    """E trajectories as columns of T rows."""
 
-    Args:
-        columns: `observations`, `actions`, `rewards`, `next_observations`, `terminations`, `truncations`, [T, ...].
-        episodes: [E + 1], where each begins.
-        stitches: [S] rows at which a stitched fragment begins; the first row of a trajectory is none.
-    """
-
+    # `observations`, `actions`, `rewards`, `next_observations`, `terminations`, `truncations`, [T, ...]
     columns: Columns
-    episodes: NDArray[np.int64]
-    stitches: NDArray[np.int64]
+    episodes: NDArray[np.int64]  # [E + 1], where each begins
+    stitches: NDArray[np.int64]  # [S] rows at which a stitched fragment begins; the first row of a trajectory is none
 
 
 @torch.no_grad()
@@ -145,16 +130,9 @@ def stitch(
     progress: Callable[[int], None] | None = None,
     populated: Populated | None = None,
 ) -> Stitched:
-    """Trajectories from raw first observations on, until they end or are as long as the longest.
-
-    Args:
-        model: of fragments.
-        first: [E, d] or [E], raw, on the model's device.
-        sampler: of the steps.
-        generator: of all random numbers.
-        progress: called with the number of trajectories that go on, after each round of fragments.
-        populated: where people are; fragments that pass elsewhere are drawn again. None does not look.
-    """
+    """Trajectories from raw first observations on, until they end or are as long as the longest."""
+    # first: [E, d] or [E], raw, on the model's device; populated: where people are, fragments that pass elsewhere are
+    # drawn again. None does not look
     codec, count = model.codec, len(first)
     owners = torch.arange(count, device=first.device)
     previous = torch.zeros(count, codec.step_size, device=first.device)
@@ -187,11 +165,8 @@ def _fragments(
     generator: torch.Generator,
     populated: Populated | None,
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """Fragments that begin at raw observations, where people are as far as can be drawn.
-
-    Returns:
-        Encoded steps [B, H, S], and the raw rows and what follows them, as of `FragmentEncoder.decode`.
-    """
+    """Fragments that begin at raw observations, where people are as far as can be drawn."""
+    # returns: Encoded steps [B, H, S], and the raw rows and what follows them, as of `FragmentEncoder.decode`
 
     def draw(indices: Tensor) -> tuple[Tensor, ...]:
         steps = model.sample_steps(condition.map(lambda tensor: tensor[indices]), sampler, generator)
@@ -240,14 +215,8 @@ LEAST_DEVIATION = 1e-4
 
 
 def weights_of(released: NoisyHistograms, stitched: Stitched, *, count: int, episodes: int) -> Floats:
-    """Probabilities [E], adding up to `count`, with which each trajectory is one of so many that are taken.
-
-    Args:
-        released: histograms of all units.
-        stitched: E candidate trajectories, more than `count`.
-        count: how many are to be taken.
-        episodes: public usual number of trajectories that a unit owns.
-    """
+    """Probabilities [E], adding up to `count`, with which each trajectory is one of so many that are taken."""
+    # stitched: E candidate trajectories, more than `count`
     lengths = np.diff(stitched.episodes)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     raking, (tables, deviation) = released.raking, released.shares()
@@ -261,27 +230,17 @@ def weights_of(released: NoisyHistograms, stitched: Stitched, *, count: int, epi
 
 
 def counted(lengths: NDArray[np.int64], episodes: int) -> Floats:
-    """[E] how much each trajectory counts in its owner's mean: its share of the rows, beside others of mean length.
-
-    Args:
-        lengths: [E] its rows.
-        episodes: so many trajectories has an owner.
-    """
+    """[E] how much each trajectory counts in its owner's mean: its share of the rows, beside others of mean length."""
+    # lengths: [E] its rows
     return np.asarray(lengths / (lengths + (episodes - 1) * lengths.mean()), np.float64)
 
 
 def inclusion(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: Floats, count: int) -> Floats:
-    """Probabilities [E], adding up to `count`, under which the mean of `own` [E, B] over those taken is `goal` nearly.
-
-    The logit of each is linear in how far its own histograms are from the goal.
-
-    Args:
-        own: histograms of each trajectory.
-        goal: [B] what their mean is to be.
-        deviation: how far from it the mean may be, in each bin.
-        sizes: [E] of each trajectory, by which it counts in the mean.
-        count: how many are taken; fewer than E.
-    """
+    """Probabilities [E], adding up to `count`, under which the mean of `own` [E, B] over those taken is `goal`
+    nearly."""
+    # The logit of each is linear in how far its own histograms are from the goal.
+    # goal: [B] what their mean is to be; sizes: [E] of each trajectory, by which it counts in the mean; count: how many
+    # are taken, fewer than E
     sizes = sizes / sizes.mean()
 
     def scores(slopes: Floats) -> Floats:

@@ -154,14 +154,8 @@ class Synthesizer:
 def show(
     plan: TrajectoriesPlan, model: Denoiser | FragmentModel, histograms: NDArray[np.float64] | None, sums: int
 ) -> None:
-    """Let a model see the private world as released histograms tell it, if the plan has it look.
-
-    Args:
-        plan: calibrated.
-        model: whose network looks; without any histograms it keeps seeing an even spread.
-        histograms: released tables; None without any.
-        sums: of how many noisy sums they are the mean.
-    """
+    """Let a model see the private world as released histograms tell it, if the plan has it look."""
+    # histograms: released tables, None without any
     around, released = model.network.around, plan.released(histograms, sums)
     if plan.local_context is None or released is None:
         return
