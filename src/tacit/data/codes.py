@@ -73,10 +73,8 @@ def _packed(ids: Array) -> Array | None:
 
 
 def _grown(last: Any, ids: Array, packed: Array) -> Array | None:
-    """Which ids are larger than the one before, the first than `last`; None where one is smaller.
-
-    Of two texts the longer one is larger, so that numbers written as text grow as numbers do.
-    """
+    """Which ids are larger than the one before, the first than `last`; None where one is smaller."""
+    # Of two texts the longer one is larger, so that numbers written as text grow as numbers do.
     larger = np.ones(len(ids), np.bool_)
     smaller = np.zeros(len(ids), np.bool_)
     larger[1:], smaller[1:] = packed[1:] > packed[:-1], packed[1:] < packed[:-1]

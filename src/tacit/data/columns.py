@@ -222,12 +222,7 @@ def dimensions(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def coded(columns: Sequence[Column], cells: Mapping[str, Any]) -> Array:
-    """Cells by column name -> numbers [n, d], d of `dimensions`.
-
-    Raises:
-        BadCell: a column does not take one of its cells.
-        KeyError: a column is missing.
-    """
+    """Cells by column name -> numbers [n, d], d of `dimensions`."""
     parts: list[Array] = []
     for column in columns:
         values, absent = column.coded(flat(cells[column.name]))

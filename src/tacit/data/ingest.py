@@ -87,29 +87,17 @@ class Ingest:
             self._sink.abort()
 
     def start(self, where: str, *, numbered: bool = True) -> None:
-        """The chunks that follow come from this file; a unit belongs to one file only, an episode too.
-
-        Args:
-            where: what errors name.
-            numbered: whether they name the row too; after sorting, its number means nothing.
-        """
+        """The chunks that follow come from this file; a unit belongs to one file only, an episode too."""
         self._where, self._row, self._first_unit = where, 0, self._units.count
         self._rows_are_named = numbered
         self._episodes, self._last = Codes(), None
 
     def add(self, columns: Mapping[str, Any], units: Any, episodes: Any = None) -> None:
-        """The next rows.
-
-        Args:
-            columns: observations, actions, rewards, next_observations, terminations, propensities if the spec says
-                that there are any, and truncations if there are any: arrays with one entry a row. A field whose
-                columns are declared may also be a mapping of cells by the columns' names.
-            units: one unit id (text or whole number) a row, or `EACH_TRANSITION` or `EACH_EPISODE`.
-            episodes: one episode id a row; None starts a new episode after every end and at every change of unit.
-
-        Raises:
-            DataError: the rows break one of the rules of `Trajectories`.
-        """
+        """The next rows."""
+        # columns: observations, actions, rewards, next_observations, terminations, propensities if the spec says that
+        # there are any, and truncations if there are any: arrays with one entry a row. A field whose columns are
+        # declared may also be a mapping of cells by the columns' names; episodes: one episode id a row, None starts a
+        # new episode after every end and at every change of unit
         if units is None:
             raise self._error(
                 "there is no unit id",
@@ -147,12 +135,7 @@ class Ingest:
             )
 
     def finish(self) -> Records:
-        """The whole, immutable.
-
-        Raises:
-            DataError: there were no rows, no value of a column lies within its bounds, or the bounds are those of the
-                private records themselves.
-        """
+        """The whole, immutable."""
         if self._total == 0:
             raise self._error("there are no records", "at least one transition")
         if self._names.hold_twins():

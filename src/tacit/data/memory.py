@@ -94,12 +94,7 @@ class Memory(Json):
 
 
 def remembered(columns: Mapping[str, Array], episodes: Array, memory: Memory) -> dict[str, Array]:
-    """Memories in place of observations and next observations, [T, d] float32.
-
-    Args:
-        columns, episodes: of `tacit.data.trajectories.Trajectories`.
-        memory: what is kept.
-    """
+    """Memories in place of observations and next observations, [T, d] float32."""
     starts = np.zeros(len(columns["rewards"]), np.bool_)
     starts[episodes[:-1]] = True
     held, after = memory.courses(columns["observations"], columns["next_observations"], starts)

@@ -47,47 +47,22 @@ class Trajectories(Protocol):
 
 
 def to_arrow(data: Trajectories, *, certificate: Mapping[str, Any] | None = None) -> Any:
-    """The rows as a `pyarrow.Table` of named columns, its description as JSON under "tacit" in the schema's metadata.
-
-    Args:
-        data: simulated or synthetic rows.
-        certificate: JSON values of the certificate, for the description.
-
-    Raises:
-        DataError: the records are neither simulated nor released, or the certificate is not of JSON values.
-    """
+    """The rows as a `pyarrow.Table` of named columns, its description as JSON under "tacit" in the schema's
+    metadata."""
     records = _shown(data, "to_arrow")
     return _table(records, data, slice(0, len(records.order)), _described(data, certificate, "to_arrow"))
 
 
 def to_pandas(data: Trajectories) -> Any:
-    """The rows as a `pandas.DataFrame` of named columns, labels as categories.
-
-    A column of whole numbers in which cells are missing has floating-point numbers and NaN, as pandas has it.
-
-    Args:
-        data: simulated or synthetic rows.
-
-    Raises:
-        DataError: the records are neither simulated nor released.
-    """
+    """The rows as a `pandas.DataFrame` of named columns, labels as categories."""
+    # A column of whole numbers in which cells are missing has floating-point numbers and NaN, as pandas has it.
     return to_arrow(data).to_pandas()
 
 
 def to_parquet(
     data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes the table of `to_arrow` as a Parquet file; `Trajectories.from_parquet` reads it without a spec.
-
-    Args:
-        data: simulated or synthetic rows.
-        path: a name that is still free.
-        certificate: JSON values of the certificate, for the file's metadata.
-
-    Raises:
-        DataError: as of `to_arrow`.
-        FileError: the file exists already or cannot be written.
-    """
+    """Writes the table of `to_arrow` as a Parquet file; `Trajectories.from_parquet` reads it without a spec."""
     from pyarrow import parquet
 
     records, described = _shown(data, "to_parquet"), _described(data, certificate, "to_parquet")
@@ -102,17 +77,7 @@ def to_parquet(
 
 
 def to_csv(data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None) -> None:
-    """Writes the table of `to_arrow` as a CSV file with a header, and its description beside it, as PATH.json.
-
-    Args:
-        data: simulated or synthetic rows.
-        path: a name that is still free, as is that of the description.
-        certificate: JSON values of the certificate, for the description.
-
-    Raises:
-        DataError: as of `to_arrow`.
-        FileError: a file exists already or cannot be written.
-    """
+    """Writes the table of `to_arrow` as a CSV file with a header, and its description beside it, as PATH.json."""
     from pyarrow import csv
 
     path = Path(path)
@@ -128,17 +93,8 @@ def to_csv(data: Trajectories, path: str | os.PathLike[str], *, certificate: Map
 
 
 def to_npz(data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None) -> None:
-    """Writes the arrays of `Trajectories.from_arrays`, `episode` and `unit` as codes, and the description as `tacit`.
-
-    Args:
-        data: simulated or synthetic rows.
-        path: a name that is still free.
-        certificate: JSON values of the certificate, for the description.
-
-    Raises:
-        DataError: as of `to_arrow`.
-        FileError: the file exists already or cannot be written.
-    """
+    """Writes the arrays of `Trajectories.from_arrays`, `episode` and `unit` as codes, and the description as
+    `tacit`."""
     records, described = _shown(data, "to_npz"), _described(data, certificate, "to_npz")
     arrays: dict[str, Any] = {**records.columns, KEY: np.array(described), "unit": records.owners}
     arrays["episode"] = records.episodes_of(slice(0, len(records.order)))
@@ -147,20 +103,11 @@ def to_npz(data: Trajectories, path: str | os.PathLike[str], *, certificate: Map
 
 
 def to_d3rlpy(data: Trajectories) -> Any:
-    """The rows as a d3rlpy `MDPDataset`, each chain of rows as one episode.
-
-    A chain that does not terminate ends with a row more, with its last next observation, at which d3rlpy's time-out
-    stands: of two rows [s, s'] it reads the one transition (s, a, r, s'). Action and reward of such a row are 0 and
-    belong to no transition. d3rlpy keeps no next observation of a row that terminates: it reads zeros, which count for
-    nothing.
-
-    Args:
-        data: simulated or synthetic rows.
-
-    Raises:
-        DataError: the records are neither simulated nor released.
-        ModuleNotFoundError: d3rlpy is not installed.
-    """
+    """The rows as a d3rlpy `MDPDataset`, each chain of rows as one episode."""
+    # A chain that does not terminate ends with a row more, with its last next observation, at which d3rlpy's time-out
+    # stands: of two rows [s, s'] it reads the one transition (s, a, r, s'). Action and reward of such a row are 0 and
+    # belong to no transition. d3rlpy keeps no next observation of a row that terminates: it reads zeros, which count
+    # for nothing.
     records, action = _shown(data, "to_d3rlpy"), data.spec.action
     from d3rlpy.constants import ActionSpace
     from d3rlpy.dataset import MDPDataset
@@ -186,19 +133,10 @@ def to_d3rlpy(data: Trajectories) -> Any:
 
 
 def to_torchrl(data: Trajectories) -> Any:
-    """The rows as a `tensordict.TensorDict` of batch size [T], as TorchRL's replay buffers and losses take them.
-
-    `observation` [T, d] and `action` [T, k] float32, or [T] int64 of a discrete space; `episode` [T] int64, a chain of
-    rows each; under `next`, `observation`, `reward` [T, 1] float32, and `terminated`, `truncated` and `done` [T, 1]
-    bool. The last row of a chain is truncated unless it terminates, and done means either.
-
-    Args:
-        data: simulated or synthetic rows.
-
-    Raises:
-        DataError: the records are neither simulated nor released.
-        ModuleNotFoundError: tensordict is not installed.
-    """
+    """The rows as a `tensordict.TensorDict` of batch size [T], as TorchRL's replay buffers and losses take them."""
+    # `observation` [T, d] and `action` [T, k] float32, or [T] int64 of a discrete space; `episode` [T] int64, a chain
+    # of rows each; under `next`, `observation`, `reward` [T, 1] float32, and `terminated`, `truncated` and `done` [T,
+    # 1] bool. The last row of a chain is truncated unless it terminates, and done means either.
     records = _shown(data, "to_torchrl")
     import torch
     from tensordict import TensorDict
@@ -231,24 +169,11 @@ def to_minari(
     packed: bool = False,
     root: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Writes a Minari dataset (HDF5), each chain of rows as one episode: `tacit.data.sources.minari_writer` says how.
-
-    Args:
-        data: simulated or synthetic rows.
-        dataset_id: `name-v0` or `namespace/name-v0`; nothing of this id may exist yet.
-        certificate: JSON values of the certificate, stored in the metadata of the dataset.
-        description: what the dataset is, stored likewise.
-        packed: put rows that do not follow one another into common episodes, whose `observations[1:]` are other rows'.
-        root: folder of the datasets; None follows `MINARI_DATASETS_PATH`, as Minari does.
-
-    Returns:
-        The folder of the dataset.
-
-    Raises:
-        DataError: the records are neither simulated nor released, or more rows than Minari can hold as episodes do not
-            follow one another.
-        FileError: the id exists already or leads out of the folder, or the folder cannot be written.
-    """
+    """Writes a Minari dataset (HDF5), each chain of rows as one episode: `tacit.data.sources.minari_writer` says
+    how."""
+    # packed: put rows that do not follow one another into common episodes, whose `observations[1:]` are other rows';
+    # root: folder of the datasets, None follows `MINARI_DATASETS_PATH`, as Minari does; returns: The folder of the
+    # dataset
     from tacit.data.sources import minari_writer
 
     records = _shown(data, "to_minari")
@@ -276,11 +201,7 @@ def require_few(rows: int, where: str) -> None:
 
 
 def _chained(records: Records) -> Array:
-    """Where the chains of the rows end; whole episodes may be as many as they are.
-
-    Raises:
-        DataError: as of `require_few`.
-    """
+    """Where the chains of the rows end; whole episodes may be as many as they are."""
     ends = ends_of(records)
     chains = int(ends.sum())
     if chains == len(ends) or chains > len(records.episodes) - 1:
@@ -289,11 +210,7 @@ def _chained(records: Records) -> Array:
 
 
 def _shown(data: Trajectories, method: str) -> Records:
-    """The records of a set that others may see.
-
-    Raises:
-        DataError: they are neither simulated nor released.
-    """
+    """The records of a set that others may see."""
     if data.simulated:
         return data._records
     raise DataError(

@@ -43,31 +43,23 @@ UnitKind = Literal["id", "episode", "transition"]
 
 @dataclass(frozen=True)
 class Records:
-    """Validated columns with their units and episodes.
+    """Validated columns with their units and episodes."""
 
-    Args:
-        columns: name -> array of length T, as in `layout`.
-        order, offsets: rows of unit u are `order[offsets[u]:offsets[u + 1]]`, shapes `(T,)` and `(U + 1,)`, int64.
-        episodes: rows of episode e are `episodes[e]:episodes[e + 1]`, shape `(E + 1,)`, int64.
-        owner: how units were made: from ids, or every episode or transition a unit of its own; public.
-        unit: what the ids were called (the name of their column), where it was said; public.
-        queried: whether a query made the records, of which nobody checked that it mixes no units; public.
-        unit_key: what ids are that differ by case or form alone, if anybody said it (`tacit.data.unit_keys`); public.
-        names: the digest of each unit's id, by which it is dealt (`tacit.privacy.deals`), shape `(U, 16)` uint8; None
-            where units have none. As private as the ids.
-        digests: keyed digests of the units' ids, two words each, after that of no id, shape `(1 + U, 2)` int64; None
-            but for shards, whose units are compared by them.
-    """
-
-    columns: Mapping[str, Array]
+    columns: Mapping[str, Array]  # name -> array of length T, as in `layout`
+    # order, offsets: rows of unit u are `order[offsets[u]:offsets[u + 1]]`, shapes `(T,)` and `(U + 1,)`, int64
     order: Array
     offsets: Array
-    episodes: Array
-    owner: UnitKind = "id"
-    unit: str | None = None
-    queried: bool = False
+    episodes: Array  # rows of episode e are `episodes[e]:episodes[e + 1]`, shape `(E + 1,)`, int64
+    owner: UnitKind = "id"  # how units were made: from ids, or every episode or transition a unit of its own; public
+    unit: str | None = None  # what the ids were called (the name of their column), where it was said; public
+    queried: bool = False  # whether a query made the records, of which nobody checked that it mixes no units; public
+    # what ids are that differ by case or form alone, if anybody said it (`tacit.data.unit_keys`); public
     unit_key: UnitKey | None = None
+    # the digest of each unit's id, by which it is dealt (`tacit.privacy.deals`), shape `(U, 16)` uint8; None where
+    # units have none. As private as the ids.
     names: Array | None = None
+    # keyed digests of the units' ids, two words each, after that of no id, shape `(1 + U, 2)` int64; None but for
+    # shards, whose units are compared by them
     digests: Array | None = None
 
     @property
@@ -89,11 +81,9 @@ class Records:
 
 
 def ends_of(records: Records) -> Array:
-    """Which rows the next one does not follow, shape `(T,)` bool.
-
-    These are the last of an episode, those that terminate or truncate it, and any whose next observation is not the
-    observation of the row after it.
-    """
+    """Which rows the next one does not follow, shape `(T,)` bool."""
+    # These are the last of an episode, those that terminate or truncate it, and any whose next observation is not the
+    # observation of the row after it.
     columns = records.columns
     ends: Array = np.asarray(columns["terminations"]) | np.asarray(columns["truncations"])
     ends[np.asarray(records.episodes[1:]) - 1] = True
@@ -159,11 +149,7 @@ class MemoryColumns:
 
 
 class FolderColumns:
-    """Columns that grow on disk, in a hidden folder beside the final one.
-
-    Raises:
-        FileError: the folder exists already, or cannot be written.
-    """
+    """Columns that grow on disk, in a hidden folder beside the final one."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -231,11 +217,7 @@ class FolderColumns:
 
 
 def write(records: Records, spec: PublicSpec, folder: str | os.PathLike[str], *, simulated: bool) -> None:
-    """Writes the native format.
-
-    Raises:
-        FileError: the folder exists already, or cannot be written.
-    """
+    """Writes the native format."""
     sink = FolderColumns(folder)
     try:
         for name, column in records.columns.items():
@@ -315,11 +297,7 @@ def read_queried(folder: Path) -> bool:
 
 
 def read_unit_key(folder: Path) -> UnitKey | None:
-    """What ids are that differ by case or form alone, if anybody said it.
-
-    Raises:
-        FileError: `spec.json` is missing or damaged.
-    """
+    """What ids are that differ by case or form alone, if anybody said it."""
     return _read_public(folder).unit_key
 
 

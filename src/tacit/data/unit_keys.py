@@ -76,10 +76,9 @@ def key_or_none(value: Any, unit_key: UnitKey | None = None) -> str | None:
 
 
 def column(values: Any) -> Array:
-    """One id a row as an array that keeps each as it is: numpy cuts zeros from the ends of texts and bytes in a list.
-
-    Ids that are no flat column come out with another number of dimensions than one.
-    """
+    """One id a row as an array that keeps each as it is: numpy cuts zeros from the ends of texts and bytes in a
+    list."""
+    # Ids that are no flat column come out with another number of dimensions than one.
     try:
         array = np.asarray(values)
     except ValueError:  # rows of unequal length
@@ -92,19 +91,9 @@ def column(values: Any) -> Array:
 
 
 def keys(ids: Array, unit_key: UnitKey | None = None) -> tuple[Array, str]:
-    """The keys of a column of ids, and which kind of ids they are.
-
-    Args:
-        ids: one a row (see `column`).
-        unit_key: see `key`.
-
-    Returns:
-        Keys [n]: int64 of whole numbers that fit, else objects, texts or (of other whole numbers) int; and the kind,
-        "text", "bytes" or "a whole number".
-
-    Raises:
-        NoKey: an id is none, or is of another kind than those before: "1" and 1 could be one unit or two.
-    """
+    """The keys of a column of ids, and which kind of ids they are."""
+    # returns: Keys [n]: int64 of whole numbers that fit, else objects, texts or (of other whole numbers) int; and the
+    # kind, "text", "bytes" or "a whole number"
     if ids.dtype.kind == "i":
         return ids.astype(np.int64), WHOLE
     cells = ids.tolist() if ids.dtype.kind in "ufbOSU" else list(ids)
@@ -202,11 +191,7 @@ def twins(where: str) -> DataError:
 
 
 def checked(unit_key: str | None, where: str) -> UnitKey | None:
-    """What twins are, if it is one of the words.
-
-    Raises:
-        DataError: it is none.
-    """
+    """What twins are, if it is one of the words."""
     if unit_key is not None and unit_key not in get_args(UnitKey):
         raise DataError(
             "unit_key says nothing that is known",

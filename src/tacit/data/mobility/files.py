@@ -38,21 +38,8 @@ _KIND = "a GeoPackage file with one table of points in WGS 84"
 def columns_of(
     path: Path, names: Sequence[str], *, texts: Sequence[str], position: tuple[str, str]
 ) -> Mapping[str, Any]:
-    """The columns of one file.
-
-    Args:
-        path: the file.
-        names: of the columns.
-        texts: those that are ids or times; the others are numbers.
-        position: names of latitude and longitude among them, which a geometry may stand for.
-
-    Returns:
-        Name -> column [n]; what the file does not have is missing.
-
-    Raises:
-        FileError: there is no such file, or it is damaged or of another kind.
-        DataError: a cell is not a number, or the geometry is not one of points in WGS 84.
-    """
+    """The columns of one file."""
+    # returns: Name -> column [n]; what the file does not have is missing
     suffix = path.suffix.lower()
     if suffix == ".gpkg":
         return _geopackage(path, names, position)

@@ -102,23 +102,13 @@ def require_zone(zone: Any, name: str) -> None:
 def whole_days(
     person: IntArray, start: IntArray, end: IntArray, offset: IntArray, cell: IntArray, rules: Rules
 ) -> tuple[IntArray, IntArray]:
-    """The whole days of people's records.
-
-    A record is in its cell from `start` until the next record of the person, at most until `rules.carry` slots after
-    the slot of `end`. A slot's cell is the one with most time in it, of equal ones the lowest. A change of the
-    offset (summer time) counts from the next record on.
-
-    Args:
-        person: codes [n], rising.
-        start, end: [n] milliseconds since 1970 UTC between which the person was recorded in the cell, equal for a
-            point; `start` rises strictly within a person.
-        offset: [n] milliseconds that local time is ahead of UTC.
-        cell: [n] cells, or `OUTSIDE`.
-        rules: see `Rules`.
-
-    Returns:
-        Cells [D, 48] and the codes of their people [D], rising.
-    """
+    """The whole days of people's records."""
+    # A record is in its cell from `start` until the next record of the person, at most until `rules.carry` slots after
+    # the slot of `end`. A slot's cell is the one with most time in it, of equal ones the lowest. A change of the offset
+    # (summer time) counts from the next record on.
+    # person: codes [n], rising; start, end: [n] milliseconds since 1970 UTC between which the person was recorded in
+    # the cell, equal for a point, `start` rises strictly within a person; offset: [n] milliseconds that local time is
+    # ahead of UTC; cell: [n] cells, or `OUTSIDE`; returns: Cells [D, 48] and the codes of their people [D], rising
     following = np.append(start[1:], np.iinfo(np.int64).max // 2)
     following[:-1][person[1:] != person[:-1]] = np.iinfo(np.int64).max // 2
     local, seen = start + offset, np.minimum(end, following - 1) + offset
@@ -178,32 +168,20 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
-    """The rows of one file or frame.
+    """The rows of one file or frame."""
 
-    Args:
-        where: its name in errors.
-        user: ids [n] as recorded.
-        start: [n] milliseconds since 1970 UTC.
-        lat, lon: [n] degrees.
-        end: [n] as `start`, for stays; None for points.
-        offset: [n] milliseconds that local time is ahead of UTC, if recorded; None takes the zone of the rules.
-    """
-
-    where: str
-    user: Sequence[Any]
-    start: IntArray
-    lat: FloatArray
+    where: str  # its name in errors
+    user: Sequence[Any]  # ids [n] as recorded
+    start: IntArray  # [n] milliseconds since 1970 UTC
+    lat: FloatArray  # lat, lon: [n] degrees
     lon: FloatArray
-    end: IntArray | None = None
+    end: IntArray | None = None  # [n] as `start`, for stays; None for points
+    # [n] milliseconds that local time is ahead of UTC, if recorded; None takes the zone of the rules
     offset: IntArray | None = None
 
 
 def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
-    """The whole days of all parts; a person's rows are in one of them.
-
-    Raises:
-        DataError: a row breaks a rule of `tacit.data.mobility`, or no day is whole.
-    """
+    """The whole days of all parts; a person's rows are in one of them."""
     code_of: dict[str, int] = {}
     kinds: set[str] = set()
     columns: list[list[IntArray]] = [[], [], [], [], []]
@@ -240,17 +218,10 @@ def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
 
 
 def times_of(values: Any, where: str, recorded: str | None, pattern: str | None = None) -> IntArray:
-    """Milliseconds [n] since 1970 UTC of recorded times.
-
-    Args:
-        values: column of datetimes or texts, with a zone or without, or of numbers (seconds since 1970).
-        where: name in errors.
-        recorded: zone of times that carry none, or `UNIX` for numbers; None where all carry one.
-        pattern: `strptime` pattern of the texts; None takes ISO 8601.
-
-    Raises:
-        DataError: a time is missing or not a time, or has no zone and `recorded` says none.
-    """
+    """Milliseconds [n] since 1970 UTC of recorded times."""
+    # values: column of datetimes or texts, with a zone or without, or of numbers (seconds since 1970); recorded: zone
+    # of times that carry none, or `UNIX` for numbers, None where all carry one; pattern: `strptime` pattern of the
+    # texts, None takes ISO 8601
     import pandas as pd
 
     column = pd.Series(values).reset_index(drop=True)

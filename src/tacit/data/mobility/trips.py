@@ -217,11 +217,7 @@ def _table(path: Path_, names: Sequence[str], lines: Iterable[Sequence[Any]]) ->
 
 @contextmanager
 def _new(path: Path_) -> Iterator[IO[str]]:
-    """A text file that is there when it is whole, or not at all.
-
-    Raises:
-        FileError: the file exists already or cannot be written.
-    """
+    """A text file that is there when it is whole, or not at all."""
     with new(Path(path)) as partial, partial.open("x", encoding="utf-8", newline="") as file:
         yield file
 

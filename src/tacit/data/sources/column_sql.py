@@ -56,16 +56,11 @@ def key(of: Keyed) -> str:
 
 
 def key_of(name: str, kind: Any) -> str:
-    """A text that two ids of a column share if and only if their keys are equal (see `tacit.data.unit_keys`), in SQL.
-
-    For tables that the engine reads by itself. Cells that are no id get some text, or NULL where they are; whoever
-    reads the rows refuses them. Nothing here may give NULL for a cell: of a column that a file declares to be without
-    NULL, the engine would lose the row.
-
-    Args:
-        name: of the column.
-        kind: its Arrow type, as `lake.plain_kind` gives it.
-    """
+    """A text that two ids of a column share if and only if their keys are equal (see `tacit.data.unit_keys`), in
+    SQL."""
+    # For tables that the engine reads by itself. Cells that are no id get some text, or NULL where they are; whoever
+    # reads the rows refuses them. Nothing here may give NULL for a cell: of a column that a file declares to be without
+    # NULL, the engine would lose the row.
     import pyarrow as pa
 
     column, types = quoted(name), pa.types
@@ -80,11 +75,7 @@ _WHITE = "concat(" + ", ".join(f"chr({ord(sign)})" for sign in WHITE) + ")"
 
 
 def times(table: Table, name: str) -> dict[str, str]:
-    """What orders the rows by a column; of texts, numbers, moments, and the zone of these.
-
-    Raises:
-        DataError: the column has no order.
-    """
+    """What orders the rows by a column; of texts, numbers, moments, and the zone of these."""
     import pyarrow as pa
 
     kind, as_it_is = table.kinds[name], raw(name)

@@ -224,11 +224,7 @@ def _open_duckdb(path: Path) -> Any:
 
 
 def _relation(connection: Any, query: str) -> Any:
-    """A query's result.
-
-    Raises:
-        ValueError: it is no single statement that reads.
-    """
+    """A query's result."""
     import duckdb
 
     statements = connection.extract_statements(query)

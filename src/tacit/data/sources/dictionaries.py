@@ -105,21 +105,10 @@ def from_obp(
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> Trajectories:
-    """From OBP's bandit feedback: `context`, `action`, `reward`, `position` and, if declared, `pscore`.
-
-    Every round is an episode of one step that terminates.
-
-    Args:
-        feedback: the dictionary, arrays of T rounds; `position` may be None where it is not seen.
-        unit_ids: `(T,)` ids, for instance of users, or `":transition"`, as for `Trajectories.from_arrays`.
-        spec: public bounds; with `propensities`, `pscore` is read, otherwise it is left out.
-        seen: the observation: the context, the position (a discrete one), or the context with the position behind it.
-        unit_name, unit_key, simulated, store: as for `Trajectories.from_arrays`.
-
-    Raises:
-        DataError: an entry is missing or has another length, or the records break a rule of `Trajectories`.
-        FileError: the folder exists already or cannot be written.
-    """
+    """From OBP's bandit feedback: `context`, `action`, `reward`, `position` and, if declared, `pscore`."""
+    # Every round is an episode of one step that terminates.
+    # feedback: the dictionary, arrays of T rounds, `position` may be None where it is not seen; unit_ids: `(T,)` ids,
+    # for instance of users, or `":transition"`, as for `Trajectories.from_arrays`
     if seen not in get_args(Seen):
         raise _refused("what is seen is unknown", "OBP", "seen= context, position or both")
     parts = {"context": ("context",), "position": ("position",), "both": ("context", "position")}[seen]

@@ -74,28 +74,15 @@ _BY_PLACE = {"WINDOW_LEAD", "WINDOW_LAG", "WINDOW_FIRST_VALUE", "WINDOW_ROW_NUMB
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression.
+    """A checked expression."""
 
-    Args:
-        columns: that it reads.
-        tree: as DuckDB serialises a SELECT of it alone.
-    """
-
-    columns: frozenset[str]
-    tree: Any
+    columns: frozenset[str]  # that it reads
+    tree: Any  # as DuckDB serialises a SELECT of it alone
 
     def sql(self, used: Sequence[str], engine: Any, unit: tuple[str, str] | None = None) -> str:
-        """Its text, as DuckDB writes what it understood: no comment or parenthesis of the user's is left.
-
-        Rows of a unit that a window cannot tell apart by its ORDER BY are ordered by all columns in use, so that the
-        order in which the table happens to lie decides nothing.
-
-        Args:
-            used: all columns that are read of the table.
-            engine: a connection of DuckDB.
-            unit: the column of the unit's ids, and that of their keys, which takes its place where a window is
-                partitioned.
-        """
+        """Its text, as DuckDB writes what it understood: no comment or parenthesis of the user's is left."""
+        # Rows of a unit that a window cannot tell apart by its ORDER BY are ordered by all columns in use, so that the
+        # order in which the table happens to lie decides nothing.
         tree = copy.deepcopy(self.tree)
         _settle(tree, used, unit)
         text = engine.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
@@ -103,18 +90,8 @@ class Expression:
 
 
 def checked(text: str, option: str, header: Sequence[str], unit: str | None, engine: Any) -> Expression:
-    """An expression of which each value depends on the rows of one unit alone.
-
-    Args:
-        text: of SQL, an expression over the columns.
-        option: where it was given ("--reward"), for errors.
-        header: names of the table's columns.
-        unit: the column of the unit, which every window has to be partitioned by; None allows no window.
-        engine: a connection of DuckDB.
-
-    Raises:
-        DataError: it is no expression, or holds what is on no list.
-    """
+    """An expression of which each value depends on the rows of one unit alone."""
+    # unit: the column of the unit, which every window has to be partitioned by, None allows no window
     tree = _parsed(text, engine)
     node = _only_expression(tree)
     if node is None:
@@ -163,11 +140,7 @@ def _pruned(value: Any) -> Any:
 def _faults(
     node: Any, header: Sequence[str], unit: str | None, see: Callable[[str], None], inside: bool = False
 ) -> Iterator[str]:
-    """What is wrong with a pruned tree: its first fault says it all.
-
-    Args:
-        inside: whether a window holds the node.
-    """
+    """What is wrong with a pruned tree: its first fault says it all."""
     if isinstance(node, list):
         for part in node:
             yield from _faults(part, header, unit, see, inside)

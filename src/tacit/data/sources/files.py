@@ -103,23 +103,9 @@ def from_csv(
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """From CSV files with a header, one transition a row, read in chunks.
-
-    Args:
-        paths: one file or several; all records of a unit must be in one of them.
-        unit: name of the column with the unit id, or `":transition"` or `":episode"`.
-        spec: public bounds.
-        episode: name of the column with the episode id, see `from_arrays`.
-        fields: names of the other columns; None takes `Fields.of(spec)` (`observation_0`, `action_0`, `reward`...).
-        unit_key, simulated, store: see `from_arrays`.
-
-    Returns:
-        The `Trajectories`.
-
-    Raises:
-        DataError: the records break a rule of the class, or a column is missing.
-        FileError: a file is missing, truncated or of another kind.
-    """
+    """From CSV files with a header, one transition a row, read in chunks."""
+    # paths: one file or several, all records of a unit must be in one of them; fields: names of the other columns, None
+    # takes `Fields.of(spec)` (`observation_0`, `action_0`, `reward`...); returns: The `Trajectories`
     options: dict[str, Any] = {"unit_key": unit_key, "simulated": simulated, "store": store}
     where, naming = "Trajectories.from_csv", fields or Fields.of(spec)
     records = _read(paths, csv_chunks, csv_header, where, _keys(unit, episode), unit, episode, naming, spec, options)
@@ -139,11 +125,9 @@ def from_parquet(
     store: str | os.PathLike[str] | None = None,
     digest_key: bytes | None = None,
 ) -> Any:
-    """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`.
-
-    Without `spec` the public bounds are those that `to_parquet` wrote into the (first) file. Shards of a
-    `ShardedVault` are read with a `digest_key`: secret bytes that all ranks share.
-    """
+    """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`."""
+    # Without `spec` the public bounds are those that `to_parquet` wrote into the (first) file. Shards of a
+    # `ShardedVault` are read with a `digest_key`: secret bytes that all ranks share.
     spec = described_spec(paths) if spec is None else spec
     where, naming = "Trajectories.from_parquet", fields or Fields.of(spec)
     options = {"unit_key": unit_key, "simulated": simulated, "store": store, "digest_key": digest_key}
@@ -163,21 +147,8 @@ def from_npz(
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """From .npz files with one array for each field, named as the arguments of `from_arrays`.
-
-    Args:
-        paths: one file or several; all records of a unit must be in one of them.
-        unit: name of the array with the unit id, or `":transition"` or `":episode"`.
-        episode: name of the array with the episode id, see `from_arrays`.
-        spec, unit_key, simulated, store: see `from_arrays`.
-
-    Returns:
-        The `Trajectories`.
-
-    Raises:
-        DataError: the records break a rule of the class, or an array is missing.
-        FileError: a file is missing, truncated or of another kind.
-    """
+    """From .npz files with one array for each field, named as the arguments of `from_arrays`."""
+    # paths: one file or several, all records of a unit must be in one of them; returns: The `Trajectories`
     with Ingest(spec, simulated=simulated, store=store, unit=unit, unit_key=unit_key) as ingest:
         for path in _files(paths, "Trajectories.from_npz"):
             ingest.start(f"Trajectories.from_npz({path.name!r})")
@@ -257,11 +228,7 @@ def declared(spec: PublicSpec, field: str) -> tuple[Column, ...]:
 
 
 def refuse_overlooked(where: str, header: Sequence[str], fields: Fields, spec: PublicSpec) -> None:
-    """Refuse a column observation_2, say, where the bounds name fewer; columns of chosen names are a choice.
-
-    Raises:
-        DataError: there is such a column; it names the table `where`.
-    """
+    """Refuse a column observation_2, say, where the bounds name fewer; columns of chosen names are a choice."""
     usual = Fields.of(spec)
     for field in ("observations", "next_observations", "actions"):
         read = getattr(usual, field)

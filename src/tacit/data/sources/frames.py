@@ -74,11 +74,7 @@ def from_frame(
 
 
 def table_of(frame: Any) -> Table:
-    """A frame as a table.
-
-    Raises:
-        DataError: it is none, or has two columns of one name.
-    """
+    """A frame as a table."""
     wrong = DataError(
         "this is no table, or holds cells that Arrow has no type for",
         where=NAME,

@@ -30,15 +30,7 @@ _SECONDS, _BYTES_A_SECOND = 1.0, 1e6
 
 @contextlib.contextmanager
 def opened(path: Path, damaged: FileError) -> Iterator[h5py.File]:
-    """The file, for reading.
-
-    Args:
-        path: the file.
-        damaged: what to raise if it is missing or damaged.
-
-    Raises:
-        FileError: `damaged`, or the file leads to another one or declares far more than it holds.
-    """
+    """The file, for reading."""
     if not plain(path) or (sys.platform != "win32" and not _ends(path)):
         raise damaged
     file = None
@@ -52,10 +44,8 @@ def opened(path: Path, damaged: FileError) -> Iterator[h5py.File]:
 
 
 def _ends(path: Path) -> bool:
-    """Whether the library comes to an end with the file: on some damaged ones it never does, and cannot be stopped.
-
-    So a forked child looks through it first, with processor time for so many bytes, and no more.
-    """
+    """Whether the library comes to an end with the file: on some damaged ones it never does, and cannot be stopped."""
+    # So a forked child looks through it first, with processor time for so many bytes, and no more.
     with phil, warnings.catch_warnings():  # h5py's lock, so that no other thread holds it in the child
         warnings.simplefilter("ignore")  # of threads that the child does not have, and does not need
         pid = os.fork()

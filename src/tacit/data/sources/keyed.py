@@ -15,13 +15,8 @@ from tacit.units import UnitKey
 
 
 def keyed(table: Table, ids: Mapping[Keyed, str], unit_key: UnitKey | None) -> Table:
-    """The table with the keys of its units and episodes as further columns, made before the engine sees a row.
-
-    So what sorts, groups and windows go by is what becomes the unit, whatever the engine makes of a text.
-
-    Raises:
-        DataError: ids are of a type that has no keys, such as dates.
-    """
+    """The table with the keys of its units and episodes as further columns, made before the engine sees a row."""
+    # So what sorts, groups and windows go by is what becomes the unit, whatever the engine makes of a text.
     import pyarrow as pa
 
     kinds = dict(table.kinds)

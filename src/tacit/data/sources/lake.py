@@ -34,23 +34,15 @@ NOBODY = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class Table:
-    """A table that is read once, a batch at a time.
+    """A table that is read once, a batch at a time."""
 
-    Args:
-        name: for errors.
-        kinds: Arrow type of each column, by its name, in the order of the header.
-        batches: (names of columns) -> their batches, Arrow record batches of these types.
-        typed: whether the source has types; without, all cells are texts.
-        queried: whether a query made it, of which nobody checked that it mixes no units.
-        decimal: what stands before the decimals of numbers that are texts, "." or ",".
-    """
-
-    name: str
-    kinds: Mapping[str, Any]
+    name: str  # for errors
+    kinds: Mapping[str, Any]  # Arrow type of each column, by its name, in the order of the header
+    # (names of columns) -> their batches, Arrow record batches of these types
     batches: Callable[[Sequence[str]], Iterator[Any]]
-    typed: bool = True
-    queried: bool = False
-    decimal: str = "."
+    typed: bool = True  # whether the source has types; without, all cells are texts
+    queried: bool = False  # whether a query made it, of which nobody checked that it mixes no units
+    decimal: str = "."  # what stands before the decimals of numbers that are texts, "." or ","
 
 
 def quietly(read: Callable[[], T], wrong: TacitError) -> T:
@@ -65,15 +57,7 @@ def quietly(read: Callable[[], T], wrong: TacitError) -> T:
 
 
 def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
-    """The files of some sources, sorted by name within each, and the Hive partition that each lies in.
-
-    Args:
-        sources: files, globs, or folders, which are read with all folders in them; names that begin with "." or "_"
-            are left out there.
-
-    Raises:
-        FileError: a source has no file, or one is there twice.
-    """
+    """The files of some sources, sorted by name within each, and the Hive partition that each lies in."""
     found: list[tuple[Path, dict[str, str]]] = []
     for source in sources:
         exact = os.path.exists(source) or not glob.has_magic(source)
@@ -94,11 +78,7 @@ def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
 
 
 def _inside(path: Path) -> list[Path]:
-    """The files in a folder and below it, or the file itself.
-
-    Raises:
-        FileError: a link leads out of the folder.
-    """
+    """The files in a folder and below it, or the file itself."""
     if not path.is_dir():
         return [path]
     names = [file.relative_to(path) for file in sorted(path.rglob("*")) if kind_of(file) and not file.is_dir()]
@@ -184,11 +164,9 @@ _IN_WORDS = {"csv": tables.CSV, "parquet": "a Parquet file", "arrow": "an Arrow 
 
 
 def plain_kind(kind: Any) -> Any:
-    """The Arrow type as which a column is read: one width for whole numbers, for floats and for texts.
-
-    Whole numbers of 64 bits without a sign are decimals. Times with a zone are read in UTC. Files may differ in widths,
-    and nowhere else.
-    """
+    """The Arrow type as which a column is read: one width for whole numbers, for floats and for texts."""
+    # Whole numbers of 64 bits without a sign are decimals. Times with a zone are read in UTC. Files may differ in
+    # widths, and nowhere else.
     import pyarrow as pa
 
     types = pa.types
@@ -215,11 +193,7 @@ def naive(kind: Any) -> Any:
 
 
 def _agreed(first: tuple[Path, dict[str, Any]], others: Sequence[tuple[Path, dict[str, Any]]]) -> dict[str, Any]:
-    """The types that all files have; those of a column that is empty in one file are those of the next.
-
-    Raises:
-        DataError: two differ, or a file lacks a column.
-    """
+    """The types that all files have; those of a column that is empty in one file are those of the next."""
     import pyarrow as pa
 
     agreed, unsigned = dict(first[1]), plain_kind(pa.uint64())

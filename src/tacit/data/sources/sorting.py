@@ -296,11 +296,7 @@ def _columns(
     fields: Fields,
     made: Mapping[tuple[str, str], Expression],
 ) -> dict[str, list[tuple[str, str | Expression]]]:
-    """Field -> (name in the spec or "", the table's column or an expression) of each of its columns.
-
-    Raises:
-        DataError: a column is missing.
-    """
+    """Field -> (name in the spec or "", the table's column or an expression) of each of its columns."""
     optional = {"truncations", *(() if spec.terminals else ("terminations",))}
     left = {"next_observations"} if wanted.next is not None else set()
     left |= set() if spec.propensities else {"propensities"}
@@ -362,11 +358,7 @@ def _blocks(
 
 
 def _cells(column: Any, target: str, table: Table, numbers: bool) -> Array:
-    """An Arrow column of a field; decimals are floats, and so are texts that ought to be numbers and all are.
-
-    Raises:
-        DataError: it holds neither numbers nor texts.
-    """
+    """An Arrow column of a field; decimals are floats, and so are texts that ought to be numbers and all are."""
     import pyarrow as pa
 
     types, kind = pa.types, column.type
@@ -405,11 +397,7 @@ def _plain(cells: Array) -> Array:
 
 
 def _flags(cells: Array, target: str, table: Table) -> Array:
-    """Zeros and ones of cells, which may be words.
-
-    Raises:
-        DataError: a cell is none.
-    """
+    """Zeros and ones of cells, which may be words."""
     if cells.dtype == object:
         words = {"true": 1.0, "false": 0.0}
         known = [words.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells.tolist()]

@@ -18,12 +18,7 @@ and the zone that stands in the text."""
 
 
 def in_order(blocks: Iterator[Block], where: str) -> Iterator[Block]:
-    """The rows, with the "number" of their episode, if their times say in which order the rows of an episode are.
-
-    Raises:
-        DataError: a time is missing, is neither a number nor a time, has another zone than others, or equals that of
-            another row of the episode.
-    """
+    """The rows, with the "number" of their episode, if their times say in which order the rows of an episode are."""
     first: dict[str, tuple[bool, str]] = {}
     episodes = 0
     for block, after in followed(blocks):
@@ -61,14 +56,8 @@ def _require_alike(
 
 
 def with_next(blocks: Iterator[Block], *, drop: bool) -> Iterator[Block]:
-    """The rows with the observation of the next row of their episode as the next one.
-
-    Of a row that ends an episode the next observation is its own. It is truncated, unless it terminates.
-
-    Args:
-        blocks: rows with observations and terminations, and perhaps truncations (flags of 0 and 1), in order.
-        drop: leave out the rows that would be truncated; the row before is truncated instead.
-    """
+    """The rows with the observation of the next row of their episode as the next one."""
+    # Of a row that ends an episode the next observation is its own. It is truncated, unless it terminates.
     rows = _with_next(blocks)
     if not drop:
         yield from rows

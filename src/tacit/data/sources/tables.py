@@ -147,12 +147,7 @@ class Text(io.RawIOBase):
 
 
 def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
-    """Names of a CSV file's columns.
-
-    Raises:
-        DataError: there is one, with what separates cells elsewhere in its name.
-        FileError: the file is missing, damaged, or in another encoding.
-    """
+    """Names of a CSV file's columns."""
     import pandas as pd
 
     def read() -> Any:
@@ -329,11 +324,7 @@ def _numbers(kind: Any) -> bool:
 
 
 def parquet_file(path: Path, ids: Sequence[str] = ()) -> Any:
-    """The open file, of which texts of ids stay a dictionary.
-
-    Raises:
-        FileError: it is missing or damaged, or its rows cannot come out of it.
-    """
+    """The open file, of which texts of ids stay a dictionary."""
     return _opened(path, lambda: _parquet(path, ids))
 
 
@@ -353,15 +344,8 @@ def _parquet(path: Path, ids: Sequence[str]) -> Any:
 
 
 def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Array]:
-    """Name -> array of an .npz file.
-
-    Args:
-        path: the file.
-        names: which, of those that are there; None takes all.
-
-    Raises:
-        FileError: it is missing, damaged or of another kind, or declares far more than it holds.
-    """
+    """Name -> array of an .npz file."""
+    # names: which, of those that are there, None takes all
 
     def load() -> dict[str, Array]:
         with open(path, "rb") as file:
