@@ -137,19 +137,12 @@ class GradientScores:
 
 
 def pursued(products: Tensor, kernel: Tensor, draws: int) -> Tensor:
-    """Which canaries a vector is made of, one after the other: matching pursuit in blocks.
-
-    Source: S. Mallat & Z. Zhang, IEEE Transactions on Signal Processing 41 (1993) 3397, with the orthogonal steps of
-    Y. Pati et al. (1993) and a block of directions for each canary.
-
-    Args:
-        products: [m draws], inner products of the vector with every direction.
-        kernel: [m draws, m draws], of the directions with one another, each about as long as 1.
-        draws: directions of each canary, next to one another.
-
-    Returns:
-        [m], the squared length of what a canary's directions explained when it was picked; 0 for those that never were.
-    """
+    """Which canaries a vector is made of, one after the other: matching pursuit in blocks."""
+    # Source: S. Mallat & Z. Zhang, IEEE Transactions on Signal Processing 41 (1993) 3397, with the orthogonal steps of
+    # Y. Pati et al. (1993) and a block of directions for each canary.
+    # products: [m draws], inner products of the vector with every direction; kernel: [m draws, m draws], of the
+    # directions with one another, each about as long as 1; returns: [m], the squared length of what a canary's
+    # directions explained when it was picked; 0 for those that never were
     lengths = products.new_zeros(len(products) // draws)
     for _ in range(PICKS):
         blocks = kernel.view(len(lengths), draws, len(lengths), draws).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
@@ -176,16 +169,9 @@ def _solve(kernel: Tensor, right: Tensor) -> Tensor:
 def inner_products(
     model: Denoiser, clean: Tensor, sigma: Tensor, noise: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Inner products of per-row gradients of the denoising loss with a vector of parameters, and with one another.
-
-    Args:
-        model: whose parameters all belong to `nn.Linear` layers, each called once.
-        clean, sigma, noise: N rows as of `row_losses`: [N, D], [N, K], [N, K, D] with K = 1.
-        gradient: [P], in the order of `model.parameters()`.
-
-    Returns:
-        [N] and [N, N].
-    """
+    """Inner products of per-row gradients of the denoising loss with a vector of parameters, and with one another."""
+    # clean, sigma, noise: N rows as of `row_losses`: [N, D], [N, K], [N, K, D] with K = 1; gradient: [P], in the order
+    # of `model.parameters()`; returns: [N] and [N, N]
     layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
     inputs: dict[nn.Module, Tensor] = {}
     outputs: dict[nn.Module, Tensor] = {}
@@ -304,22 +290,10 @@ class UnitScores:
 
 
 def leaping(spec: PublicSpec, count: int, *, rows: int, seed: int) -> Columns:
-    """Canary people: each repeats one leap of its own (`gradient_canaries.leaps`) for a whole history, then is cut off.
-
-    Whatever fragments and draws are taken, the gradient of such a history points nearly the same way.
-
-    Args:
-        spec: public bounds, and typical differences of a step.
-        count: of people.
-        rows: of a history.
-        seed: of the leaps.
-
-    Returns:
-        Columns [count rows, ...] with `truncations`, and `unit_ids` [count rows] from 0.
-
-    Raises:
-        DataError: the spec declares no typical difference.
-    """
+    """Canary people: each repeats one leap of its own (`gradient_canaries.leaps`) for a whole history, then is cut
+    off."""
+    # Whatever fragments and draws are taken, the gradient of such a history points nearly the same way.
+    # returns: Columns [count rows, ...] with `truncations`, and `unit_ids` [count rows] from 0
     single = leaps(spec, count, seed=seed)
     single["terminations"] = np.zeros(count, np.bool_)
     columns: dict[str, NDArray[Any]] = {

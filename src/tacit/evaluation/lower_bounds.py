@@ -23,19 +23,11 @@ Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Counts:
-    """What a test (alarm or no alarm) did on outputs that it had not been chosen on.
+    """What a test (alarm or no alarm) did on outputs that it had not been chosen on."""
 
-    Args:
-        false_alarms: alarms among `without` outputs made without the canary.
-        hits: alarms among `having` outputs made with it.
-
-    Raises:
-        DataError: a count is negative or above its number of outputs, or there are none.
-    """
-
-    false_alarms: int
+    false_alarms: int  # alarms among `without` outputs made without the canary
     without: int
-    hits: int
+    hits: int  # alarms among `having` outputs made with it
     having: int
 
     def __post_init__(self) -> None:
@@ -78,11 +70,7 @@ class Rate:
 
 
 def rate(events: int, trials: int, *, confidence: float = 0.95) -> Rate:
-    """How often something happened, with Clopper & Pearson's two-sided interval for its probability.
-
-    Raises:
-        DataError: there is no trial, more events than trials, or the confidence is out of range.
-    """
+    """How often something happened, with Clopper & Pearson's two-sided interval for its probability."""
     if not 0 <= events <= trials > 0:
         raise _bad("the counts of a rate do not fit together", "0 <= events <= trials, with at least one trial")
     error = _error(confidence) / 2
@@ -90,10 +78,8 @@ def rate(events: int, trials: int, *, confidence: float = 0.95) -> Rate:
 
 
 def highest_rate(events: int, trials: int, error: float) -> float:
-    """The largest probability under which at most `events` of `trials` happen with probability >= `error`.
-
-    Source: C. Clopper & E. Pearson, Biometrika 26 (1934) 404; one-sided, so it fails with probability <= `error`.
-    """
+    """The largest probability under which at most `events` of `trials` happen with probability >= `error`."""
+    # Source: C. Clopper & E. Pearson, Biometrika 26 (1934) 404; one-sided, so it fails with probability <= `error`.
     return 1.0 if events >= trials else float(special.betaincinv(events + 1, trials - events, 1 - error))
 
 
@@ -103,20 +89,12 @@ def lowest_rate(events: int, trials: int, error: float) -> float:
 
 
 def epsilon_lower_bound(counts: Counts, *, delta: float, confidence: float) -> float:
-    """The epsilon that no (epsilon, delta)-DP mechanism below it could have let this test exceed.
-
-    (epsilon, delta)-DP bounds hit rate <= exp(epsilon) * false alarm rate + delta, and the same for the test with
-    alarm and silence, canary and no canary exchanged (arXiv:1311.0776). Only the first is used: negate and exchange the
-    scores for the other, and choose between them before seeing the counts.
-
-    Args:
-        counts: of one test that was fixed beforehand.
-        delta: in [0, 1).
-        confidence: with which both rates are bounded together, in (0, 1).
-
-    Returns:
-        At least 0 and finite: n outputs without a false alarm still allow a rate of about 3 / n at 95 %.
-    """
+    """The epsilon that no (epsilon, delta)-DP mechanism below it could have let this test exceed."""
+    # (epsilon, delta)-DP bounds hit rate <= exp(epsilon) * false alarm rate + delta, and the same for the test with
+    # alarm and silence, canary and no canary exchanged (arXiv:1311.0776). Only the first is used: negate and exchange
+    # the scores for the other, and choose between them before seeing the counts.
+    # delta: in [0, 1); returns: At least 0 and finite: n outputs without a false alarm still allow a rate of about 3 /
+    # n at 95 %
     error = _error(confidence) / 2
     hit = lowest_rate(counts.hits, counts.having, error)
     false = highest_rate(counts.false_alarms, counts.without, error)
@@ -124,11 +102,9 @@ def epsilon_lower_bound(counts: Counts, *, delta: float, confidence: float) -> f
 
 
 def mu_lower_bound(counts: Counts, *, confidence: float) -> float:
-    """The mu that no mu-GDP mechanism below it could have let this test exceed, at least 0.
-
-    mu-GDP bounds Phi^-1(hit rate) <= Phi^-1(false alarm rate) + mu (Dong, Roth & Su, arXiv:1905.02383, section 2.2;
-    for audits: arXiv:2302.07956, section 4.3).
-    """
+    """The mu that no mu-GDP mechanism below it could have let this test exceed, at least 0."""
+    # mu-GDP bounds Phi^-1(hit rate) <= Phi^-1(false alarm rate) + mu (Dong, Roth & Su, arXiv:1905.02383, section 2.2;
+    # for audits: arXiv:2302.07956, section 4.3).
     error = _error(confidence) / 2
     hit = lowest_rate(counts.hits, counts.having, error)
     false = highest_rate(counts.false_alarms, counts.without, error)

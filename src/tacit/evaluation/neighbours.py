@@ -99,10 +99,8 @@ def numbers(columns: Columns) -> dict[str, NDArray[np.generic]]:
 
 
 def _axis(column: NDArray[np.generic], tables: Sequence[NDArray[np.generic]]) -> Floats:
-    """[T, 1] numbers over the training column's deviation; [T, values] one-hot and 1 apart if discrete.
-
-    `tables` are the same column of the synthetic table, the training rows and the held-out ones.
-    """
+    """[T, 1] numbers over the training column's deviation; [T, values] one-hot and 1 apart if discrete."""
+    # `tables` are the same column of the synthetic table, the training rows and the held-out ones.
     if column.dtype == np.float32:
         spread = float(tables[1].astype(np.float64).std())
         return column[:, None].astype(np.float64) / (spread or 1.0)

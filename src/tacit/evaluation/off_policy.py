@@ -82,12 +82,10 @@ def diagnostics(
 
 
 def mspbe(rows: Table, evaluation: Evaluation, gamma: float, ratio: Float64) -> float:
-    """The mean squared projected Bellman error of a value function over the rows, (b - A theta)^T C^+ (b - A theta).
-
-    A = mean of rho phi (phi - gamma phi')^T, b = mean of rho phi r, C = mean of phi phi^T; phi' is 0 after a
-    termination and bootstraps after a truncation (Sutton et al., ICML 2009). A constant value function may have a small
-    one: a small figure alone says little.
-    """
+    """The mean squared projected Bellman error of a value function over the rows, (b - A theta)^T C^+ (b - A theta)."""
+    # A = mean of rho phi (phi - gamma phi')^T, b = mean of rho phi r, C = mean of phi phi^T; phi' is 0 after a
+    # termination and bootstraps after a truncation (Sutton et al., ICML 2009). A constant value function may have a
+    # small one: a small figure alone says little.
     assert evaluation.theta is not None
     assert evaluation.features is not None
     phi = np.asarray(evaluation.features(np.asarray(rows["observations"])), np.float64)

@@ -117,38 +117,25 @@ class Sequences:
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryStatistics:
-    """Figures of E trajectories, [E] each.
+    """Figures of E trajectories, [E] each."""
 
-    Attributes:
-        returns: sum of the rewards, undiscounted.
-        lengths: steps.
-        travelled: length of the path through the states, from the first to the last next observation, in units of the
-            observation; where a stitched trajectory jumps, the jump counts.
-        end_to_end: distance from the first to the last state.
-        repeated: share of the states, the last next observation among them, that the trajectory was in before.
-    """
-
-    returns: Floats
-    lengths: Floats
+    returns: Floats  # sum of the rewards, undiscounted
+    lengths: Floats  # steps
+    # length of the path through the states, from the first to the last next observation, in units of the observation;
+    # where a stitched trajectory jumps, the jump counts
     travelled: Floats
-    end_to_end: Floats
-    repeated: Floats
+    end_to_end: Floats  # distance from the first to the last state
+    repeated: Floats  # share of the states, the last next observation among them, that the trajectory was in before
 
 
 def trajectory_statistics(
     sequences: Sequences, *, resolution: float | None = None, position: Sequence[int] | None = None
 ) -> TrajectoryStatistics:
-    """Returns, lengths and paths of trajectories.
-
-    Args:
-        sequences: with `observations` and `next_observations` ([T, d] or [T]) and `rewards` [T].
-        resolution: states are the same if they lie in the same cube of this side; None means equal numbers.
-        position: which entries of the observation the path is measured in (the plane of a maze is (0, 1)); None takes
-            all. Two different values of a discrete observation are one unit apart.
-
-    Raises:
-        DataError: the resolution is not positive, or there is no such entry.
-    """
+    """Returns, lengths and paths of trajectories."""
+    # sequences: with `observations` and `next_observations` ([T, d] or [T]) and `rewards` [T]; resolution: states are
+    # the same if they lie in the same cube of this side, None means equal numbers; position: which entries of the
+    # observation the path is measured in (the plane of a maze is (0, 1)), None takes all. Two different values of a
+    # discrete observation are one unit apart
     states, episodes = sequences.states()
     entries = range(states.shape[1]) if position is None else position
     if (resolution is not None and not resolution > 0) or not set(entries) <= set(range(states.shape[1])):
@@ -229,17 +216,9 @@ class SequenceDynamics:
 
 
 def sequence_dynamics(sequences: Sequences, step: Step, *, known: Known | None = None) -> SequenceDynamics:
-    """Errors of sampled trajectories against a public simulator.
-
-    Args:
-        sequences: with `observations` and `next_observations` [T, d] numbers and `actions` [T, a] or [T].
-        step: the simulator.
-        known: where it has a next state; None is everywhere. `step` sees only such states.
-
-    Raises:
-        DataError: the shapes are others, no row is known, or the simulator moves nothing or gives a value that is not
-            finite.
-    """
+    """Errors of sampled trajectories against a public simulator."""
+    # sequences: with `observations` and `next_observations` [T, d] numbers and `actions` [T, a] or [T]; known: where it
+    # has a next state, None is everywhere. `step` sees only such states
     states, nexts = (np.asarray(sequences.columns[name], np.float64) for name in ("observations", "next_observations"))
     if states.ndim != 2 or nexts.shape != states.shape:
         raise _unsteppable("the table has other shapes", "observations and next_observations [T, d]")

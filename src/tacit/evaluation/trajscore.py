@@ -38,29 +38,17 @@ BATCH = 256
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryEncoder:
-    """Trajectories to codes of L numbers.
+    """Trajectories to codes of L numbers."""
 
-    Args:
-        features: of the public rows.
-        horizon: H, how many steps of a trajectory are seen; later ones are cut off.
-        stride: only every stride-th step is seen, from the first.
-        network: [N, H' (D + 1)] to [N, L], with H' seen steps of D features, and 1 where there is a step.
-        center, scale: [L] mean and standard deviation of the public trajectories' codes.
-    """
-
-    features: Features
-    horizon: int
-    stride: int
-    network: nn.Module
-    center: Floats
+    features: Features  # of the public rows
+    horizon: int  # H, how many steps of a trajectory are seen; later ones are cut off
+    stride: int  # only every stride-th step is seen, from the first
+    network: nn.Module  # [N, H' (D + 1)] to [N, L], with H' seen steps of D features, and 1 where there is a step
+    center: Floats  # center, scale: [L] mean and standard deviation of the public trajectories' codes
     scale: Floats
 
     def codes(self, sequences: Sequences) -> Floats:
-        """[E, L] as the network gives them.
-
-        Raises:
-            DataError: the columns are not those of the public trajectories, or not finite.
-        """
+        """[E, L] as the network gives them."""
         padded = _padded(_seen(sequences), sequences, self.features, self.horizon, self.stride)
         with torch.no_grad():
             batches = [self.network(padded[first : first + BATCH]) for first in range(0, len(padded), BATCH)]
@@ -81,23 +69,12 @@ def train_encoder(
     steps: int = 1_000,
     seed: int = 0,
 ) -> TrajectoryEncoder:
-    """An autoencoder of public trajectories: multilayer perceptrons over the padded steps, as in PrivORL.
-
-    A step is its observation, action and reward, numbers standardised and discrete columns one-hot. Padding has no part
-    in the loss, but for the entry that says whether there is a step, so that codes know how long a trajectory is.
-
-    Args:
-        public: trajectories of nobody who is in the real ones: of another task, a simulator or a publication.
-        horizon: a public bound on the steps that matter; what comes later is not seen.
-        stride: only every stride-th step is seen; larger is faster and blind to what happens in between.
-        size: L, of a code.
-        width: of the two hidden layers on either side.
-        steps: of Adam, 256 trajectories each.
-        seed: of the weights and the batches.
-
-    Raises:
-        DataError: a number is not positive, or the columns are incomplete or not finite.
-    """
+    """An autoencoder of public trajectories: multilayer perceptrons over the padded steps, as in PrivORL."""
+    # A step is its observation, action and reward, numbers standardised and discrete columns one-hot. Padding has no
+    # part in the loss, but for the entry that says whether there is a step, so that codes know how long a trajectory
+    # is.
+    # stride: only every stride-th step is seen, larger is faster and blind to what happens in between; size: L, of a
+    # code
     if min(horizon, stride, size, width, steps) < 1:
         raise _bad("a setting of the autoencoder is below 1", "horizon, stride, size, width and steps of at least 1")
     seen = _seen(public)
@@ -120,12 +97,9 @@ def train_encoder(
 
 
 def reconstruction_error(found: Tensor, padded: Tensor, size: int) -> Tensor:
-    """Mean squared error of reconstructed trajectories; of padding, only the entry that says that it is padding counts.
-
-    Args:
-        found, padded: [N, H' (D + 1)]; in `padded`, the last entry of a step is 1, or 0 where there is none.
-        size: D.
-    """
+    """Mean squared error of reconstructed trajectories; of padding, only the entry that says that it is padding
+    counts."""
+    # found, padded: [N, H' (D + 1)], in `padded`, the last entry of a step is 1, or 0 where there is none; size: D
     inside = padded.view(len(padded), -1, size + 1)[:, :, -1:]
     weights = torch.cat([inside.expand(-1, -1, size), torch.ones_like(inside)], dim=2).flatten(1)
     return (weights * (found - padded).square()).sum() / weights.sum()
@@ -154,19 +128,12 @@ class Closeness:
 
 @dataclass(frozen=True)
 class TrajScore:
-    """Closeness to one random half of the real trajectories.
+    """Closeness to one random half of the real trajectories."""
 
-    Attributes:
-        synthetic: of the synthetic trajectories.
-        ceiling: of the other half of the real ones: what a perfect synthesizer would score.
-        floor: of trajectories with the lengths and the rows of that other half, in any order.
-        count: how many trajectories each set has.
-    """
-
-    synthetic: Closeness
-    ceiling: Closeness
-    floor: Closeness
-    count: int
+    synthetic: Closeness  # of the synthetic trajectories
+    ceiling: Closeness  # of the other half of the real ones: what a perfect synthesizer would score
+    floor: Closeness  # of trajectories with the lengths and the rows of that other half, in any order
+    count: int  # how many trajectories each set has
 
 
 def traj_score(
@@ -178,19 +145,7 @@ def traj_score(
     most: int = 2_000,
     seed: int = 0,
 ) -> TrajScore:
-    """Precision and recall of synthetic trajectories, with their ceiling and floor, from sets of equal size.
-
-    Args:
-        encoder: trained on public trajectories.
-        real, synthetic: with the columns of the public ones.
-        neighbours: of `precision_recall`.
-        most: how many trajectories a set has at most.
-        seed: of the halves of the real trajectories, and of which trajectories are looked at.
-
-    Raises:
-        DataError: the columns differ, or there are too few trajectories: each half of the real ones and the synthetic
-            ones must be more than `neighbours`.
-    """
+    """Precision and recall of synthetic trajectories, with their ceiling and floor, from sets of equal size."""
     count = min(len(real) // 2, len(synthetic), most)
     if count <= neighbours:
         raise _bad(
@@ -211,32 +166,19 @@ def traj_score(
 
 
 def precision_recall(reference: Floats, found: Floats, *, neighbours: int = 3) -> tuple[float, float]:
-    """Shares of points in each other's manifolds (arXiv:1904.06991, equations 1 and 2).
-
-    The manifold of a set is the union of balls around its points, each up to its k-th nearest neighbour in the set.
-
-    Args:
-        reference: [N, L], with N > k.
-        found: [M, L], with M > k.
-        neighbours: k; more makes the manifolds larger.
-
-    Returns:
-        precision, the share of `found` in the manifold of `reference`; and recall, the other way round.
-
-    Raises:
-        DataError: a set has no more than k points, or k is below 1.
-    """
+    """Shares of points in each other's manifolds (arXiv:1904.06991, equations 1 and 2)."""
+    # The manifold of a set is the union of balls around its points, each up to its k-th nearest neighbour in the set.
+    # reference: [N, L], with N > k; found: [M, L], with M > k; returns: precision, the share of `found` in the manifold
+    # of `reference`; and recall, the other way round
     if not 1 <= neighbours < min(len(reference), len(found)):
         raise _bad("a manifold has too few points", f"more than {neighbours} points in both sets, and k of at least 1")
     return _covered(found, reference, neighbours), _covered(reference, found, neighbours)
 
 
 def mean_cosine(reference: Floats, found: Floats) -> float:
-    """Mean cosine over all pairs of a reference code [N, L] and a found one [M, L]: PrivORL's figure, in [-1, 1].
-
-    The authors pair in the order of the files, of which this is the expectation; a code of zero has no direction and
-    counts as 0.
-    """
+    """Mean cosine over all pairs of a reference code [N, L] and a found one [M, L]: PrivORL's figure, in [-1, 1]."""
+    # The authors pair in the order of the files, of which this is the expectation; a code of zero has no direction and
+    # counts as 0.
     direction, other_direction = (
         (codes / np.maximum(np.linalg.norm(codes, axis=1, keepdims=True), 1e-300)).mean(axis=0)
         for codes in (reference, found)

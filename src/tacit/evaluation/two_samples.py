@@ -97,16 +97,12 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class TwoSample:
-    """Whether a classifier distinguishes two tables.
+    """Whether a classifier distinguishes two tables."""
 
-    Attributes:
-        accuracy: share of held-out rows, half of them of each table, that the classifier assigns to their own table,
-            with its exact interval. 1/2 is chance, 1 is tables without an overlap.
-        trained, held_out: rows of both tables together.
-    """
-
+    # share of held-out rows, half of them of each table, that the classifier assigns to their own table, with its exact
+    # interval. 1/2 is chance, 1 is tables without an overlap.
     accuracy: Rate
-    trained: int
+    trained: int  # trained, held_out: rows of both tables together
     held_out: int
 
 
@@ -122,29 +118,14 @@ def two_sample(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> TwoSample:
-    """Held-out accuracy of a small network that is trained to tell synthetic rows from real ones.
-
-    Half of each table trains and the other half counts, equally many rows of both tables at either place. The interval
-    holds for independent rows. Rows of one trajectory are not: pass their groups, so that whole trajectories are held
-    out (else the network may know a held-out row by its neighbours in time) and no more rows count than trajectories
-    are held out. Two halves of the real table, split by trajectories, give what a perfect copy would have, about 1/2.
-
-    Args:
-        real, synthetic: columns by name, as of `fidelity`. Next observations that are numbers enter as their
-            difference from the observation; numbers are standardised and discrete columns one-hot, by the training
-            rows of both tables.
-        real_groups, synthetic_groups: [T] of each table, who rows belong to (`episode_ids`); None makes every row a
-            group of its own.
-        rows: how many of each table are used, at most (random ones).
-        width: of the two hidden layers.
-        steps: of Adam, 256 rows each.
-        confidence: of the interval.
-        seed: of the halves, the weights and the batches.
-
-    Raises:
-        DataError: the tables differ in their columns, have fewer than 20 rows or groups, hold a value that is not
-            finite, or the groups do not fit the rows.
-    """
+    """Held-out accuracy of a small network that is trained to tell synthetic rows from real ones."""
+    # Half of each table trains and the other half counts, equally many rows of both tables at either place. The
+    # interval holds for independent rows. Rows of one trajectory are not: pass their groups, so that whole trajectories
+    # are held out (else the network may know a held-out row by its neighbours in time) and no more rows count than
+    # trajectories are held out. Two halves of the real table, split by trajectories, give what a perfect copy would
+    # have, about 1/2.
+    # real_groups, synthetic_groups: [T] of each table, who rows belong to (`episode_ids`), None makes every row a group
+    # of its own
     generator = np.random.default_rng(seed)
     tables = [numbers(real), numbers(synthetic)]
     if len({tuple((name, column.dtype) for name, column in table.items()) for table in tables}) != 1:

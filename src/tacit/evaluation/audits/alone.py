@@ -34,10 +34,8 @@ PATTERN = torch.tensor([[1.0] * 4, *[[-1.0] * 4] * 7])
 
 
 def votes(unit: Unit, plan: Mechanisms, asked: Asked) -> Seen:
-    """Runs of a part of teachers' votes: only with the canary does its teacher know rows like those it votes on.
-
-    A vault takes one ledger here, so a run is a part of a plan that holds as many copies of it as there are runs.
-    """
+    """Runs of a part of teachers' votes: only with the canary does its teacher know rows like those it votes on."""
+    # A vault takes one ledger here, so a run is a part of a plan that holds as many copies of it as there are runs.
     (part,) = plan.queries
     copies = tuple(dataclasses.replace(part, name=f"{part.name} {r}") for r in range(asked.replicates))
     many = Mechanisms(queries=copies).account(unit=unit, delta=plan.delta or 0.0)
@@ -161,13 +159,9 @@ class Herd:
 
 @dataclass(frozen=True, eq=False)
 class Steady:
-    """m experts with an action each.
+    """m experts with an action each."""
 
-    Args:
-        action: [m].
-    """
-
-    action: NDArray[np.int64]
+    action: NDArray[np.int64]  # [m]
     actions = 2
     floor = 0.0
 

@@ -75,14 +75,7 @@ class OwnGradient:
 
 
 def run(unit: Unit, gradients: frozenset[str], plan: Mechanisms, asked: Asked) -> Seen:
-    """One run with a crowd.
-
-    Args:
-        unit: whom the plan protects.
-        gradients: names of the parts that the method asks through `noisy_gradient`.
-        plan: of Poisson sums and marginals.
-        asked: which canaries are in; one replicate.
-    """
+    """One run with a crowd."""
     data, canaries = crowd(asked.present, plan.queries), len(asked.present)
     everybody = Reader(crowd(np.ones(canaries, np.bool_), plan.queries), SecretNoise.for_tests(asked.seed))
     loud, digits = np.zeros(canaries), np.zeros(canaries)
@@ -108,11 +101,9 @@ def heard(part: Any) -> tuple[float, float, float]:
 
 
 def trailing(total: Floats, adds: float, rate: float) -> Floats:
-    """[M], log-likelihood ratios of the last digits of released sums [M], for canaries that add `adds` at this rate.
-
-    A sum that is 2^k times smaller than the canary is a multiple of the canary's last digit if it holds it, and with
-    probability 2^-k if not.
-    """
+    """[M], log-likelihood ratios of the last digits of released sums [M], for canaries that add `adds` at this rate."""
+    # A sum that is 2^k times smaller than the canary is a multiple of the canary's last digit if it holds it, and with
+    # probability 2^-k if not.
     top = math.frexp(adds)[1]
     zeros = top - np.frexp(total)[1]
     small = (zeros >= 1) & (total != 0)
@@ -123,10 +114,8 @@ def trailing(total: Floats, adds: float, rate: float) -> Floats:
 
 
 def crowd(present: Present, parts: Sequence[Any]) -> Trajectories:
-    """The canaries that are in; a row says who somebody is.
-
-    Each has as many episodes of one row as the parts leave out, and one more.
-    """
+    """The canaries that are in; a row says who somebody is."""
+    # Each has as many episodes of one row as the parts leave out, and one more.
     episodes = 1 + max(part.held_out for part in parts)
     names = np.repeat(np.flatnonzero(present), episodes)
     who = Discrete(len(present))

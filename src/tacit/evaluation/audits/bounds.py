@@ -56,10 +56,8 @@ def is_gaussian(event: DpEvent) -> bool:
 
 
 def law_of(event: DpEvent, relation: Relation, delta: float) -> Law | None:
-    """The law of an event of Gaussian sums, over everybody or over Poisson samples; None of any other event.
-
-    Noise that an event states by its concentration alone is taken for Gaussian.
-    """
+    """The law of an event of Gaussian sums, over everybody or over Poisson samples; None of any other event."""
+    # Noise that an event states by its concentration alone is taken for Gaussian.
     if is_gaussian(event):
         return lambda counts, confidence: _gaussian(counts, delta, confidence)
     sampled = relation == "add_or_remove" and all(
@@ -81,10 +79,8 @@ def alarms(without: Floats, having: Floats, threshold: float = 0.0) -> rates.Cou
 
 
 def trained(without: Floats, having: Floats) -> rates.Counts:
-    """The counts of the test whose threshold every fourth score chose, midway between the two worlds, on the others.
-
-    Log-likelihood ratios of sampled sums are not centred between the worlds unless the noise is what it should be.
-    """
+    """The counts of the test whose threshold every fourth score chose, midway between the two worlds, on the others."""
+    # Log-likelihood ratios of sampled sums are not centred between the worlds unless the noise is what it should be.
     chosen = float(np.median(without[::4]) + np.median(having[::4])) / 2
     rest = [np.delete(world, np.s_[::4]) for world in (without, having)]
     return alarms(rest[0], rest[1], chosen)
@@ -101,18 +97,12 @@ def many(scores: Floats, present: NDArray[np.bool_], *, delta: float, confidence
 
 
 def shadowed(without: Floats, having: Floats) -> tuple[Floats, Floats] | None:
-    """Scores of released numbers in a direction that shadow runs taught.
-
-    The first half of the runs of each world are shadows: the difference of their means, over the variance of each
-    number, is the direction; the others, untouched, are scored. That is what a model of independent Gaussian numbers
-    (LiRA: Carlini et al., arXiv:2112.03570) makes of them.
-
-    Args:
-        without, having: [N, P] and [M, P], released numbers.
-
-    Returns:
-        Scores [N - N // 2] and [M - M // 2]; None where there are no numbers, or too few runs.
-    """
+    """Scores of released numbers in a direction that shadow runs taught."""
+    # The first half of the runs of each world are shadows: the difference of their means, over the variance of each
+    # number, is the direction; the others, untouched, are scored. That is what a model of independent Gaussian numbers
+    # (LiRA: Carlini et al., arXiv:2112.03570) makes of them.
+    # without, having: [N, P] and [M, P], released numbers; returns: Scores [N - N // 2] and [M - M // 2]; None where
+    # there are no numbers, or too few runs
     if not without.shape[1] or min(len(without), len(having)) < 2 * FEWEST_SHADOWED:
         return None
     first = [world[: len(world) // 2] for world in (without, having)]
@@ -166,10 +156,8 @@ def _sampled(event: DpEvent, counts: rates.Counts, delta: float, confidence: flo
 
 
 def least_epsilon(event: DpEvent, delta: float) -> float:
-    """A lower bound on the epsilon of sums with Gaussian noise, over everybody or over Poisson samples.
-
-    Every privacy loss is rounded down to a grid, by `SHORT` in all steps together unless these are very many.
-    """
+    """A lower bound on the epsilon of sums with Gaussian noise, over everybody or over Poisson samples."""
+    # Every privacy loss is rounded down to a grid, by `SHORT` in all steps together unless these are very many.
     leaves = [(parameters(leaf), count) for leaf, count in merged(flatten(event))]
     interval = max(SHORT / sum(count for _, count in leaves), FINEST)
     total = None

@@ -36,67 +36,44 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """R independent runs.
+    """R independent runs."""
 
-    Args:
-        scores: [R, m], of the canaries, from all that left the vault.
-        published: [R, P], the release itself as numbers; P = 0 where it is not looked at.
-        digits: [R, m], scores from the last digits of what left the vault; None where they are not looked at.
-    """
-
-    scores: Floats
-    published: Floats
+    scores: Floats  # [R, m], of the canaries, from all that left the vault
+    published: Floats  # [R, P], the release itself as numbers; P = 0 where it is not looked at
+    # [R, m], scores from the last digits of what left the vault; None where they are not looked at
     digits: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What one pass over some runs is to be.
+    """What one pass over some runs is to be."""
 
-    Args:
-        present: [m], which canaries are in.
-        replicates: R.
-        seed: of the auditor's own draws, and of what is public in a run.
-        noise: None for the library's own secret noise; a seeded one for tests.
-    """
-
-    present: Present
-    replicates: int = 1
-    seed: int = 0
-    noise: SecretNoise | None = None
+    present: Present  # [m], which canaries are in
+    replicates: int = 1  # R
+    seed: int = 0  # of the auditor's own draws, and of what is public in a run
+    noise: SecretNoise | None = None  # None for the library's own secret noise; a seeded one for tests
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What is audited.
+    """What is audited."""
 
-    Args:
-        name: on the command line.
-        words: the method, and which of its mechanisms.
-        unit: whom it protects.
-        plan: (epsilon, delta, canaries) -> a calibrated plan that so many canaries can meet.
-        run: makes the runs.
-        together: how many runs are made in one pass.
-        crowd: how many canaries one run can tell apart; 0 for none.
-        more: how many times as many runs it takes, where what a canary adds is random and the auditor knows its mean.
-        published: whether the release by itself is attacked too.
-        apart: whether the canaries of a crowd share nothing, so that one run is as many runs as there are canaries.
-        law: of what is released, where its event does not tell; None is `bounds.law_of`.
-        with_noise: (plan, factor) -> the plan with so many times the noise; None where scores are linear in noise, so
-            that no other runs are needed to see what less noise would do.
-    """
-
-    name: str
-    words: str
-    unit: Unit
+    name: str  # on the command line
+    words: str  # the method, and which of its mechanisms
+    unit: Unit  # whom it protects
+    # (epsilon, delta, canaries) -> a calibrated plan that so many canaries can meet
     plan: Callable[[float, float, int], Any]
-    run: Callable[[Any, Asked], Seen]
-    together: int = 1
-    crowd: int = 0
+    run: Callable[[Any, Asked], Seen]  # makes the runs
+    together: int = 1  # how many runs are made in one pass
+    crowd: int = 0  # how many canaries one run can tell apart; 0 for none
+    # how many times as many runs it takes, where what a canary adds is random and the auditor knows its mean
     more: int = 1
-    published: bool = True
+    published: bool = True  # whether the release by itself is attacked too
+    # whether the canaries of a crowd share nothing, so that one run is as many runs as there are canaries
     apart: bool = False
-    law: Law | None = None
+    law: Law | None = None  # of what is released, where its event does not tell; None is `bounds.law_of`
+    # (plan, factor) -> the plan with so many times the noise; None where scores are linear in noise, so that no other
+    # runs are needed to see what less noise would do
     with_noise: Callable[[Any, float], Any] | None = None
 
 
@@ -115,11 +92,9 @@ def with_records(
     draws: int = 1,
     blind: frozenset[str] = frozenset(),
 ) -> Callable[..., Seen]:
-    """Runs over a `Vault`; `go` runs the method and returns what it published, [R, P].
-
-    Where gradients have random draws of their own, the auditor expects the mean of so many, and does not look at the
-    parts `blind` at all, whose gradients nobody can foretell.
-    """
+    """Runs over a `Vault`; `go` runs the method and returns what it published, [R, P]."""
+    # Where gradients have random draws of their own, the auditor expects the mean of so many, and does not look at the
+    # parts `blind` at all, whose gradients nobody can foretell.
 
     def run(plan: Plan, asked: Asked) -> Seen:
         with ledgers(unit, asked.replicates) as (run_ledgers, _):

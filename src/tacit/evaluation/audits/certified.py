@@ -55,11 +55,7 @@ class Aim:
 
 
 def of_certificate(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
-    """The case of a certificate, and the parts that it leaves out.
-
-    Raises:
-        CertificateError: nothing is promised, or none of its parts is a noisy sum.
-    """
+    """The case of a certificate, and the parts that it leaves out."""
     certificate = Certificate.from_json(record)
     unit = Unit(certificate.unit["name"], certificate.unit["relation"], certificate.unit["population"])
     parts = [part_of(stated) for stated in certificate.parts]
@@ -159,11 +155,9 @@ def _nothing(observations: NDArray[Any], replicate: NDArray[np.int64], generator
 
 
 def _records(present: Present, unit: Unit, episodes: int, *, both: bool = False) -> Trajectories:
-    """A unit that adds nothing and the canaries, of `episodes` rows each.
-
-    Under replacement the canary, who adds +1, stands in the place of one who adds -1; `both` are there, one behind the
-    other, in the auditor's copy.
-    """
+    """A unit that adds nothing and the canaries, of `episodes` rows each."""
+    # Under replacement the canary, who adds +1, stands in the place of one who adds -1; `both` are there, one behind
+    # the other, in the auditor's copy.
     name, sign = np.append(CROWD, np.arange(len(present))), np.append(0.0, np.ones(len(present)))
     members = np.append(True, present)
     if unit.relation == "replace_one":

@@ -40,21 +40,14 @@ class Mechanisms(plans.PrivatePlan):
 
 
 def of_plan(plan: Any, change: Callable[[Any], Any] | None = None) -> Mechanisms:
-    """The mechanisms of a method's calibrated plan, under its own promise.
-
-    Args:
-        plan: calibrated.
-        change: what is done with each part; nothing that its event knows of.
-    """
+    """The mechanisms of a method's calibrated plan, under its own promise."""
     parts = plan.parts() if change is None else tuple(change(part) for part in plan.parts())
     return Mechanisms(queries=parts, unit=plan.unit, epsilon=plan.epsilon, delta=plan.delta)
 
 
 def fitted(part: Any, canaries: int) -> Any:
-    """The part for canaries of one row each, of marginals with one column in which each of them has a bin.
-
-    What a part costs does not depend on rows or columns.
-    """
+    """The part for canaries of one row each, of marginals with one column in which each of them has a bin."""
+    # What a part costs does not depend on rows or columns.
     if isinstance(part, Marginals):
         bins = Axis("observations", 0, tuple((np.arange(canaries + 1) - 0.5).tolist()))
         return dataclasses.replace(part, axes=(bins,), rows_per_unit=1)
@@ -62,10 +55,8 @@ def fitted(part: Any, canaries: int) -> Any:
 
 
 def with_noise(plan: Mechanisms, factor: float) -> Mechanisms:
-    """The plan with so many times the noise in every part, at what that costs.
-
-    Parts that are known by their epsilon alone get one divided by the factor.
-    """
+    """The plan with so many times the noise in every part, at what that costs."""
+    # Parts that are known by their epsilon alone get one divided by the factor.
     assert plan.unit is not None
     assert plan.delta is not None
     parts = tuple(_with_noise(part, factor) for part in plan.queries)

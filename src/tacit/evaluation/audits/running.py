@@ -63,26 +63,16 @@ FACTORS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.35, 0.25, 1 / 8, 1 / 16,
 
 @dataclass(frozen=True)
 class _Job:
-    """One pass; it travels to the process that makes it.
+    """One pass; it travels to the process that makes it."""
 
-    Args:
-        source: name of a method, or a certificate as JSON.
-        epsilon, delta: of the plan; a certificate's own plan keeps its noise whatever epsilon is.
-        present: which canaries are in.
-        replicates: runs of the pass.
-        seed: of the auditor.
-        noise: seed of noise that can be drawn again, for tests; None is the library's own.
-        factor: so many times the noise of the plan.
-    """
-
-    source: str
-    epsilon: float
+    source: str  # name of a method, or a certificate as JSON
+    epsilon: float  # epsilon, delta: of the plan; a certificate's own plan keeps its noise whatever epsilon is
     delta: float
-    present: tuple[bool, ...]
-    replicates: int
-    seed: int
-    noise: int | None
-    factor: float = 1.0
+    present: tuple[bool, ...]  # which canaries are in
+    replicates: int  # runs of the pass
+    seed: int  # of the auditor
+    noise: int | None  # seed of noise that can be drawn again, for tests; None is the library's own
+    factor: float = 1.0  # so many times the noise of the plan
 
 
 def audit(
@@ -237,18 +227,12 @@ def _audited(
 
 @dataclass(frozen=True)
 class _Level:
-    """At which delta and confidence bounds hold, and the law that may be assumed.
+    """At which delta and confidence bounds hold, and the law that may be assumed."""
 
-    Args:
-        delta, confidence: of each bound.
-        law: None where none is known.
-        centred: whether 0 lies midway between the two worlds' log-likelihood ratios, however large the noise is.
-    """
-
-    delta: float
+    delta: float  # delta, confidence: of each bound
     confidence: float
-    law: bounds.Law | None
-    centred: bool
+    law: bounds.Law | None  # None where none is known
+    centred: bool  # whether 0 lies midway between the two worlds' log-likelihood ratios, however large the noise is
 
     def any_mechanism(self, without: Floats, having: Floats) -> float:
         """The bound that assumes nothing."""
@@ -263,8 +247,7 @@ class _Level:
 
 def _largest(refuted: Callable[[float], bool]) -> float | None:
     """The largest of `FACTORS` at which an audit refutes, by bisection; None if at none that accountants have a price
-    for.
-    """
+    for."""
     low, high, largest = 0, len(FACTORS), None
     while low < high:
         middle = (low + high) // 2

@@ -115,14 +115,8 @@ class CanaryScorer:
     def saw_round(
         self, part: UserSum, rows: Rows, contribution: Contribution | Tally, state: Any, mean: Floats
     ) -> None:
-        """One answer of a `UserVault`'s `noisy_sum`, [R, d].
-
-        Args:
-            part: of the plan.
-            rows: of those who may be canaries, V of each replicate side by side; V = 0 where nobody of them is met.
-            contribution, state: what the mechanism was asked.
-            mean: what it answered.
-        """
+        """One answer of a `UserVault`'s `noisy_sum`, [R, d]."""
+        # rows: of those who may be canaries, V of each replicate side by side, V = 0 where nobody of them is met
         met = self._rounds.setdefault(part.name, _Rounds(part))
         vectors = np.zeros((len(mean), self.canaries, mean.shape[1]))
         if len(rows["replicate"]):
@@ -176,15 +170,9 @@ class CanaryScorer:
 
 
 def ratios(left: Floats, vector: Floats, rate: float, scale: float, *, laplace: bool = False) -> Floats:
-    """[R], log of the densities of what was released with a unit's vector [R, d] in the sum, and without.
-
-    Args:
-        left: [R, d], the released sum, less what others add to it.
-        vector: what the unit adds where it takes part.
-        rate: how probable that is.
-        scale: of the noise: a standard deviation, or Laplace's scale.
-        laplace: which of them.
-    """
+    """[R], log of the densities of what was released with a unit's vector [R, d] in the sum, and without."""
+    # left: [R, d], the released sum, less what others add to it; scale: of the noise: a standard deviation, or
+    # Laplace's scale
     if laplace:
         full = (np.abs(left) - np.abs(left - vector)).sum(axis=1) / scale
     else:
@@ -193,10 +181,8 @@ def ratios(left: Floats, vector: Floats, rate: float, scale: float, *, laplace: 
 
 
 def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
-    """[R, m], how much of each canary's vector [R, m, d] a noisy sum [R, d] seems to hold, less what was expected.
-
-    Each canary is in with probability 1/2.
-    """
+    """[R, m], how much of each canary's vector [R, m, d] a noisy sum [R, d] seems to hold, less what was expected."""
+    # Each canary is in with probability 1/2.
     means = np.empty(vectors.shape[:2])
     for r, (seen, canaries) in enumerate(zip(left, vectors, strict=True)):
         length = max(float(np.sqrt(np.square(canaries).sum(axis=1)).max()), 1e-300)

@@ -27,11 +27,7 @@ DENSE = 2**24
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Days as the measures look at them; what is derived is made once.
-
-    Raises:
-        DataError: there is no day.
-    """
+    """Days as the measures look at them; what is derived is made once."""
 
     days: Days
     _counts: dict[Measure, tuple[Ints, Floats]] = field(default_factory=dict, init=False, repr=False)
@@ -103,21 +99,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class Measure:
-    """One divergence between days.
+    """One divergence between days."""
 
-    Attributes:
-        name: as in tables.
-        count: what is counted.
-        size: codes are 0..size-1; None where their range is open and only those that occur count.
-        vector: from the counts [m] of one side to what is compared, e.g. sorted visit probabilities.
-        smooth: added to the probabilities after normalisation (the reference's 1e-10).
-    """
-
-    name: str
-    count: Callable[[View], Tally]
-    size: int | None = None
+    name: str  # as in tables
+    count: Callable[[View], Tally]  # what is counted
+    size: int | None = None  # codes are 0..size-1; None where their range is open and only those that occur count
+    # from the counts [m] of one side to what is compared, e.g. sorted visit probabilities
     vector: Callable[[Floats], Floats] = field(default=lambda counts: counts)
-    smooth: float = 0.0
+    smooth: float = 0.0  # added to the probabilities after normalisation (the reference's 1e-10)
 
     def divergence(self, real: Floats, synthetic: Floats) -> float:
         """Jensen-Shannon divergence in nats between the two sides' counts [m]."""
@@ -126,17 +115,12 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """The counts of one measure over several tables of days, on common codes.
+    """The counts of one measure over several tables of days, on common codes."""
 
-    Attributes:
-        measure: what was counted.
-        totals: counts [tables, m].
-        owner, code, times: of the first table: person (0..P-1), code (0..m-1) and count, one entry for each that occurs
-            [n]; empty where nobody is reweighted.
-    """
-
-    measure: Measure
-    totals: Floats
+    measure: Measure  # what was counted
+    totals: Floats  # counts [tables, m]
+    # owner, code, times: of the first table: person (0..P-1), code (0..m-1) and count, one entry for each that occurs
+    # [n]; empty where nobody is reweighted
     owner: Ints
     code: Ints
     times: Floats
@@ -147,13 +131,8 @@ class Counted:
 
 
 def counted(measure: Measure, views: Sequence[View], owner: Ints | None) -> Counted:
-    """Count one measure in several tables.
-
-    Args:
-        measure: what to count.
-        views: the tables; the first is the one whose people may be reweighted.
-        owner: person 0..P-1 of each day of the first table [D]; None where nobody is.
-    """
+    """Count one measure in several tables."""
+    # owner: person 0..P-1 of each day of the first table [D], None where nobody is
     counts = [view.counts(measure) for view in views]
     all_codes = np.concatenate([codes for codes, _ in counts]) if measure.size is None else np.arange(measure.size)
     seen = np.unique(all_codes)
@@ -170,10 +149,8 @@ def counted(measure: Measure, views: Sequence[View], owner: Ints | None) -> Coun
 
 
 def distinct_codes(values: Ints) -> tuple[Ints, Ints]:
-    """The values that occur, rising [m], and each one's place among them, in the shape of `values`.
-
-    As `np.unique`, without sorting where the values lie close together.
-    """
+    """The values that occur, rising [m], and each one's place among them, in the shape of `values`."""
+    # As `np.unique`, without sorting where the values lie close together.
     low = int(values.min()) if values.size else 0
     span = int(values.max()) - low + 1 if values.size else 0
     if span > DENSE:
@@ -185,15 +162,8 @@ def distinct_codes(values: Ints) -> tuple[Ints, Ints]:
 
 
 def jensen_shannon(one: Floats, other: Floats, *, smooth: float = 0.0) -> float:
-    """Jensen-Shannon divergence in nats of two vectors of counts [m], from 0 to ln 2 (Lin, 1991).
-
-    A side without any count is as far as can be from one with some, and equal to another without any.
-
-    Args:
-        one, other: counts or probabilities, >= 0.
-        smooth: added to every probability after normalisation, as the papers' code does; the two sides and their middle
-            are then normalised each on its own. Only there a side without any count can be farther away than ln 2.
-    """
+    """Jensen-Shannon divergence in nats of two vectors of counts [m], from 0 to ln 2 (Lin, 1991)."""
+    # A side without any count is as far as can be from one with some, and equal to another without any.
     if smooth:
         p, q = one / (one.sum() + smooth) + smooth, other / (other.sum() + smooth) + smooth
     elif one.sum() == 0 or other.sum() == 0:

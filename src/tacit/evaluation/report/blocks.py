@@ -100,27 +100,16 @@ Block = Text | Facts | Notes | Chart | Table | Banner | Grid
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page; one without blocks is not shown.
+    """A part of a page; one without blocks is not shown."""
 
-    Attributes:
-        title: its heading; the first of a page is the page's own.
-        blocks: what stands in it.
-        lead: what introduces them.
-        id: its anchor.
-        before: whether it stands before the promise.
-        hero: its name for readers who do not see it, where it is large.
-        eyebrow: what stands above the heading of a large one.
-        broken: whether the heading is struck out.
-    """
-
-    title: str
-    blocks: Sequence[Block]
-    lead: str = ""
-    id: str = ""
-    before: bool = False
-    hero: str = ""
-    eyebrow: str = ""
-    broken: bool = False
+    title: str  # its heading; the first of a page is the page's own
+    blocks: Sequence[Block]  # what stands in it
+    lead: str = ""  # what introduces them
+    id: str = ""  # its anchor
+    before: bool = False  # whether it stands before the promise
+    hero: str = ""  # its name for readers who do not see it, where it is large
+    eyebrow: str = ""  # what stands above the heading of a large one
+    broken: bool = False  # whether the heading is struck out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,13 +190,7 @@ STATED = frozenset({"unit", "epsilon", "delta"})
 
 
 def pairs(plan: Mapping[str, Any], names: Mapping[str, str], unused: Collection[str] = STATED) -> list[tuple[str, str]]:
-    """(setting, value) for every field of a plan, one level deep.
-
-    Args:
-        plan: the fields.
-        names: words for those whose own name does not explain them.
-        unused: fields to leave out.
-    """
+    """(setting, value) for every field of a plan, one level deep."""
     rows = []
     for name, value in plan.items():
         inner = (

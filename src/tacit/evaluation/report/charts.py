@@ -36,10 +36,8 @@ _BARS = 8
 @dataclass(frozen=True)
 class Axis:
     """One axis: its label with the unit, its range, whether it is logarithmic (base 10), or has whole numbers only.
-
     `marks` are ticks in place of round values; infinity, the last of them, is a place of its own near the end. `names`
-    are what the marks 0, 1, ... are called.
-    """
+    are what the marks 0, 1, ... are called."""
 
     label: str
     low: float
@@ -276,13 +274,8 @@ def bars(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) ->
 
 
 def surface(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -> Markup:
-    """A surface over a rectangle: one hue, stronger for larger values, with its scale above.
-
-    Args:
-        values: [rows, columns] over equal cells; row 0 lies at the lower end of y.
-        x, y: the rectangle.
-        scale: what the values are, and those of the weakest and the strongest hue.
-    """
+    """A surface over a rectangle: one hue, stronger for larger values, with its scale above."""
+    # values: [rows, columns] over equal cells, row 0 lies at the lower end of y
     svg, plot = frame(title, x, Axis(shorten(y.label, 20), y.low, y.high), height=330.0)
     rows, columns = values.shape
     levels = np.minimum((scale.fraction(values) * _LEVELS).astype(int), _LEVELS - 1)
@@ -314,15 +307,9 @@ def vote_mark(action: int) -> tuple[str, str]:
 def votes(
     positions: Array, choice: NDArray[np.int64], share: Array, *, lowest: float, title: str, x: Axis, y: Axis
 ) -> Markup:
-    """One mark for each of N states: its form and colour are the chosen action, its strength the share that chose it.
-
-    Args:
-        positions: [N, 2].
-        choice: [N] actions, 0 and above.
-        share: [N], from `lowest` (the weakest mark) to 1.
-        lowest: the share of a blind choice.
-        title, x, y: the text alternative, and the two dimensions.
-    """
+    """One mark for each of N states: its form and colour are the chosen action, its strength the share that chose
+    it."""
+    # positions: [N, 2]; choice: [N] actions, 0 and above; share: [N], from `lowest` (the weakest mark) to 1
     svg, plot = frame(title, x, y, height=330.0)
     places = np.array(plot.places(positions[:, 0], positions[:, 1]))
     strength = np.clip((share - lowest) / (1.0 - lowest), 0.0, 1.0)
@@ -339,13 +326,7 @@ def votes(
 
 
 def estimate(value: float, ends: tuple[float, float], written: Sequence[str], *, title: str, x: Axis) -> Markup:
-    """A value and its interval on a public range: the range as a track, the interval as a bar, the value as a mark.
-
-    Args:
-        value, ends: what is drawn.
-        written: how value, low and high end are written.
-        title, x: the text alternative, and the range.
-    """
+    """A value and its interval on a public range: the range as a track, the interval as a bar, the value as a mark."""
     left, track = 10.0, 46.0
     svg = canvas(title, 116.0)
     plot = Plot(x, Axis("", 0.0, 1.0), left, track - 6.0, WIDTH - 2 * left, 24.0)
@@ -448,16 +429,7 @@ def intervals(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str, x: 
 
 
 def bounds(label: str, lower: float, epsilon: float, *, by: str, style: str, vain: bool = False) -> Markup:
-    """What epsilon can be: at most what is promised, if the promise holds, and at least what is shown.
-
-    Args:
-        label: of what was audited.
-        lower: bound that was shown.
-        epsilon: bound that was promised.
-        by: what showed it.
-        style: of the lower bound.
-        vain: whether the promise was broken on purpose.
-    """
+    """What epsilon can be: at most what is promised, if the promise holds, and at least what is shown."""
     top = 1.15 * max(lower, epsilon)
     promised = f"Promised{' in vain' if vain else ''}: at most {upward(epsilon)}"
     shown = f"Shown by the {by}: at least {number(lower)}"

@@ -48,35 +48,22 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class ValueLine:
-    """Values [N] along one dimension of the observation.
+    """Values [N] along one dimension of the observation."""
 
-    Attributes:
-        label: the dimension.
-        x: [N] positions on it; the numbers 0 .. N - 1 where the observation is discrete.
-        values: [N].
-        discrete: whether the observation is discrete.
-    """
-
-    label: str
-    x: Array
-    values: Array
-    discrete: bool = False
+    label: str  # the dimension
+    x: Array  # [N] positions on it; the numbers 0 .. N - 1 where the observation is discrete.
+    values: Array  # [N]
+    discrete: bool = False  # whether the observation is discrete
 
 
 @dataclass(frozen=True)
 class ValueSurface:
-    """Values over the public bounds of a two-dimensional observation, at the middles of equal cells.
+    """Values over the public bounds of a two-dimensional observation, at the middles of equal cells."""
 
-    Attributes:
-        labels: the two dimensions.
-        low, high: [2] public bounds.
-        values: [rows, columns]; columns run along the first dimension.
-    """
-
-    labels: tuple[str, str]
-    low: Array
+    labels: tuple[str, str]  # the two dimensions
+    low: Array  # low, high: [2] public bounds
     high: Array
-    values: Array
+    values: Array  # [rows, columns]; columns run along the first dimension
 
 
 @dataclass(frozen=True)

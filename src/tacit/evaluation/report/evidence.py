@@ -181,13 +181,7 @@ class Cost:
 
 
 def distributions(items: Sequence[Histogram], reference: str, counted: str = "rows") -> tuple[list[Chart], list[Key]]:
-    """Charts of distributions, and what their colours stand for.
-
-    Args:
-        items: what is drawn.
-        reference: what reference rows are called.
-        counted: what is counted in a bin.
-    """
+    """Charts of distributions, and what their colours stand for."""
     legend: list[Key] = [(f"Synthetic {counted}", "synthetic")]
     if any(item.reference is not None for item in items):
         legend.insert(0, (reference, "filled reference"))

@@ -141,10 +141,9 @@ class PolicyReport(PublicReport):
 
 
 def settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The plan's settings for people, with the clip that bounds contributions: a smaller one where there is much noise.
-
-    Settings without effect, and those that stand elsewhere on the page, are left out.
-    """
+    """The plan's settings for people, with the clip that bounds contributions: a smaller one where there is much
+    noise."""
+    # Settings without effect, and those that stand elsewhere on the page, are left out.
     most, sigma = plan.get("most_noise"), plan.get("noise_multiplier")
     used = {**plan, "clip_norm": min(plan["clip_norm"], most / sigma)} if most and sigma else plan
     unused = {name for name, value in plan.items() if value is None} | blocks.STATED | {"most_noise"}

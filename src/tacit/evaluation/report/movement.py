@@ -172,11 +172,9 @@ def picture(days: Days) -> Picture:
 
 
 def _within(days: Days) -> tuple[Grid, NDArray[np.int64]]:
-    """A grid and the blocks [D, len(TIMES)] at `TIMES`, -1 outside the middle of the days.
-
-    The middle is the box between the outermost 5 % on each side, with some room; the blocks are the finest of which a
-    page shows no more than it has room for.
-    """
+    """A grid and the blocks [D, len(TIMES)] at `TIMES`, -1 outside the middle of the days."""
+    # The middle is the box between the outermost 5 % on each side, with some room; the blocks are the finest of which a
+    # page shows no more than it has room for.
     seen = days.cells[:, list(TIMES)]
     cells, index, counts = np.unique(seen, return_inverse=True, return_counts=True)
     centres = days.grid.centres(cells)
@@ -322,15 +320,8 @@ def _close(lines: Sequence[Line], people: str) -> Section:
 
 
 def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, title: str) -> Markup:
-    """Blocks as strong as the share of days in them.
-
-    Args:
-        outlines: [n, k, 2] latitude and longitude.
-        shares: [n].
-        top: the share that is drawn strongest.
-        frame: [2, 2] south-west and north-east of the map.
-        title: the text alternative.
-    """
+    """Blocks as strong as the share of days in them."""
+    # outlines: [n, k, 2] latitude and longitude; shares: [n]; frame: [2, 2] south-west and north-east of the map
     svg, place = _ground(frame, title)
     levels = np.minimum((_LEVELS * np.cbrt(shares / top)).astype(int), _LEVELS - 1)
     for level in range(_LEVELS):
@@ -344,12 +335,8 @@ def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, tit
 
 
 def flow_map(flows: Array, *, frame: Array, title: str) -> Markup:
-    """Arcs from origins to destinations, bent to the right, as wide as there are moves; a dot is where they end.
-
-    Args:
-        flows: [m, 5] latitude and longitude of origin and destination, moves; the largest first.
-        frame, title: as for `density_map`.
-    """
+    """Arcs from origins to destinations, bent to the right, as wide as there are moves; a dot is where they end."""
+    # flows: [m, 5] latitude and longitude of origin and destination, moves, the largest first
     svg, place = _ground(frame, title)
     most = float(flows[:, 4].max(initial=1e-12))
     starts, ends = place(flows[:, None, :2])[:, 0], place(flows[:, None, 2:4])[:, 0]

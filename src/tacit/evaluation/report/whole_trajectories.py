@@ -48,17 +48,10 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class PlanePath:
-    """One trajectory in the plane.
+    """One trajectory in the plane."""
 
-    Args:
-        points: [n, 2] positions, n of at least 1.
-        stitches: [s] numbers of the points at which a stitched fragment begins, 1 to n - 1.
-
-    Raises:
-        DataError: a point is not finite, or a stitch is not one of them.
-    """
-
-    points: Array
+    points: Array  # [n, 2] positions, n of at least 1
+    # [s] numbers of the points at which a stitched fragment begins, 1 to n - 1
     stitches: NDArray[np.int64] = field(default_factory=lambda: _NONE)
 
     def __post_init__(self) -> None:
@@ -69,23 +62,13 @@ class PlanePath:
 
 @dataclass(frozen=True, eq=False)
 class TimeLine:
-    """What happened to one patient, visit by visit.
+    """What happened to one patient, visit by visit."""
 
-    Args:
-        label: whose line it is.
-        state: [n] one figure of the patient's state at each of n visits.
-        treatments: [n] numbers of the treatments that were given, 0 and above.
-        ended: whether the course came to its own end, rather than being cut off.
-        stitches: [s] numbers of the visits at which a stitched fragment begins, 1 to n - 1.
-
-    Raises:
-        DataError: a state is not finite, there is not one treatment a visit, or a stitch is not one of the visits.
-    """
-
-    label: str
-    state: Array
-    treatments: NDArray[np.int64]
-    ended: bool
+    label: str  # whose line it is
+    state: Array  # [n] one figure of the patient's state at each of n visits
+    treatments: NDArray[np.int64]  # [n] numbers of the treatments that were given, 0 and above
+    ended: bool  # whether the course came to its own end, rather than being cut off
+    # [s] numbers of the visits at which a stitched fragment begins, 1 to n - 1
     stitches: NDArray[np.int64] = field(default_factory=lambda: _NONE)
 
     def __post_init__(self) -> None:
@@ -148,11 +131,7 @@ class WholeTrajectories:
 
 
 def paths_of(sequences: Sequences, *, columns: tuple[int, int] = (0, 1)) -> tuple[PlanePath, ...]:
-    """The paths of all trajectories (choose some by `Sequences.some`), in two columns of the observation [T, d].
-
-    Raises:
-        DataError: there are no such columns.
-    """
+    """The paths of all trajectories (choose some by `Sequences.some`), in two columns of the observation [T, d]."""
     positions, lasts = (_entries(sequences, name, columns) for name in ("observations", "next_observations"))
     return tuple(
         PlanePath(np.concatenate([positions[first:stop], lasts[stop - 1 : stop]]), stitches)
@@ -161,16 +140,8 @@ def paths_of(sequences: Sequences, *, columns: tuple[int, int] = (0, 1)) -> tupl
 
 
 def time_lines_of(sequences: Sequences, *, column: int, label: str) -> tuple[TimeLine, ...]:
-    """Time lines of all trajectories in one column of the observation [T, d], with discrete actions as treatments.
-
-    Args:
-        sequences: with `observations`, `actions` [T] and `terminations`.
-        column: of the observation.
-        label: what a line is called, before its number.
-
-    Raises:
-        DataError: there is no such column, or the actions are not discrete.
-    """
+    """Time lines of all trajectories in one column of the observation [T, d], with discrete actions as treatments."""
+    # sequences: with `observations`, `actions` [T] and `terminations`
     states = _entries(sequences, "observations", (column,))[:, 0]
     treatments, ends = np.asarray(sequences.columns["actions"]), np.asarray(sequences.columns["terminations"])
     return tuple(
@@ -287,10 +258,9 @@ def _errors(shown: WholeTrajectories, style: dict[str, str]) -> list[Chart]:
 
 
 def wall_boxes(cells: Sequence[str], origin: float) -> Array:
-    """[W, 4] low and high corner (x, y, x, y) of each wall ('#') of a maze whose cell 0 covers [-origin, 1 - origin].
-
-    x grows with the row and y with the column.
-    """
+    """[W, 4] low and high corner (x, y, x, y) of each wall ('#') of a maze whose cell 0 covers [-origin, 1 -
+    origin]."""
+    # x grows with the row and y with the column.
     places = [(i, j) for i, row in enumerate(cells) for j, cell in enumerate(row) if cell == "#"]
     low = np.array(places, np.float64).reshape(-1, 2) - origin
     return np.concatenate([low, low + 1.0], axis=1)
@@ -304,14 +274,7 @@ def maze_plane(cells: Sequence[str], origin: float, goal: Sequence[float] | Arra
 
 def path_chart(paths: Sequence[PlanePath], style: str, *, title: str, plane: Plane) -> Markup:
     """TrajectoryStatistics over a map: a dot where each begins, a ring at each stitch point, and the step into a stitch
-    dashed.
-
-    Args:
-        ways: a few; more than about ten hide each other.
-        style: class of their colour.
-        title: the text alternative, to which the numbers of ways and stitches are added.
-        plane: what they are drawn over; positions beyond it are drawn at its edge.
-    """
+    dashed."""
     stitches = sum(len(path.stitches) for path in paths)
     svg, plot = _on_plane(f"{title} (trajectories: {len(paths)}, stitch points: {stitches})", plane)
     thin = {"class": f"path {style}", "fill": "none", "stroke": "var(--c)", "stroke-linejoin": "round"}
@@ -361,17 +324,9 @@ def _goal(svg: Element, plot: Plot, plane: Plane) -> None:
 
 
 def time_line_chart(lines: Sequence[TimeLine], style: str, *, title: str, x_label: str, y: Axis) -> Markup:
-    """One lane a patient: the state as a curve, the treatment under each visit, a dashed bar before each stitch point.
-
-    A filled square after the last visit says that the course ended, an open end that it was cut off.
-
-    Args:
-        lines: a few patients, from the top; at least one.
-        style: class of the curves' colour; treatments have the marks of `charts.vote_mark`.
-        title: the text alternative, to which the numbers of patients and stitches are added.
-        x_label: what a visit is, with its unit.
-        y: name and public range of the state, the same for all; a state beyond it is drawn at its edge.
-    """
+    """One lane a patient: the state as a curve, the treatment under each visit, a dashed bar before each stitch
+    point."""
+    # A filled square after the last visit says that the course ended, an open end that it was cut off.
     visits = max(len(line.state) for line in lines)
     top, left = 22.0, 10.0 + 6.4 * max(len(number(end)) for end in (y.low, y.high))
     bottom = top + _LANE * len(lines)
