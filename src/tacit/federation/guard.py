@@ -43,11 +43,7 @@ _lock = threading.RLock()
 
 
 def mask(seed: bytes, num_range: int, dimensions_list: Sequence[tuple[int, ...]]) -> list[npt.NDArray[np.int64]]:
-    """Arrays of the given shapes, uniform on 0 .. 2^32 - 1 to anyone who does not know the seed.
-
-    Raises:
-        ValueError: another modulus than 2^32, or a seed of fewer than 32 bytes.
-    """
+    """Arrays of the given shapes, uniform on 0 .. 2^32 - 1 to anyone who does not know the seed."""
     if num_range != MODULUS or len(seed) < 32:
         raise ValueError("masks are made modulo 2**32, from seeds of 256 bits")
     key = hashlib.sha256(b"tacit secure aggregation mask" + seed).digest()
@@ -59,11 +55,7 @@ def mask(seed: bytes, num_range: int, dimensions_list: Sequence[tuple[int, ...]]
 
 @contextlib.contextmanager
 def strong_masks() -> Iterator[None]:
-    """Flower's SecAgg+ in this process draws its masks with `mask`.
-
-    Raises:
-        ImportError: this version of Flower keeps its generator elsewhere.
-    """
+    """Flower's SecAgg+ in this process draws its masks with `mask`."""
     with _lock:
         modules = [importlib.import_module(name) for name in _USERS]
         if not all(hasattr(module, _GENERATOR) for module in modules):
@@ -83,24 +75,18 @@ _PEOPLE = "public_keys_dict:K"  # under which name Flower's device keeps whose k
 
 
 def threshold(part: DeviceSum, devices: int) -> int:
-    """How many shares t open a mask among so many devices n: more than half, and n^2 / (2 n - floor), at least.
-
-    With more than half, a server that tells some devices that one dropped out and others that it did not gets the
-    shares of at most one of its two secrets. Beyond that it can tell each device of other drop-outs: of n devices each
-    gives shares for n - t of them at most (`_unmask` of Flower wants t that stayed), so that masks of n (n - t) / t are
-    opened. As everybody's answer is masked with everybody else (`_require_everybody`), what comes out is the sum of all
-    others: of at least n (2 t - n) / t devices, which is not less than the floor.
-    """
+    """How many shares t open a mask among so many devices n: more than half, and n^2 / (2 n - floor), at least."""
+    # With more than half, a server that tells some devices that one dropped out and others that it did not gets the
+    # shares of at most one of its two secrets. Beyond that it can tell each device of other drop-outs: of n devices
+    # each gives shares for n - t of them at most (`_unmask` of Flower wants t that stayed), so that masks of n (n - t)
+    # / t are opened. As everybody's answer is masked with everybody else (`_require_everybody`), what comes out is the
+    # sum of all others: of at least n (2 t - n) / t devices, which is not less than the floor.
     least = -(-(devices**2) // max(1, 2 * devices - part.floor))
     return max(part.floor, devices // 2 + 1, least)
 
 
 def require_fit(part: DeviceSum, devices: int) -> int:
-    """The largest number of one answer, if the sum of so many answers surely fits the modulus.
-
-    Raises:
-        MechanismError: it does not.
-    """
+    """The largest number of one answer, if the sum of so many answers surely fits the modulus."""
     most = int(largest(part))
     if devices * 2 * most >= MODULUS:
         raise _refused(f"{devices:,} answers of up to {most:,} steps do not fit 32 bits", "fewer bits in the plan")
@@ -108,12 +94,7 @@ def require_fit(part: DeviceSum, devices: int) -> int:
 
 
 def require_setup(context: Context, part: DeviceSum) -> int:
-    """The largest number of this device's answer, if the round was set up as the part of the plan demands.
-
-    Raises:
-        MechanismError: a mask could be opened by fewer devices than the floor, numbers would be rounded or cut, or not
-            every device has a share of every other's secrets.
-    """
+    """The largest number of this device's answer, if the round was set up as the part of the plan demands."""
     setup = dict(context.state.config_records[RECORD_KEY_STATE])
     people = setup[_PEOPLE]
     assert isinstance(people, list)

@@ -43,11 +43,7 @@ def write_query(query: Query) -> RecordDict:
 
 
 def read_query(content: RecordDict) -> Asked:
-    """The query in a message's content.
-
-    Raises:
-        MechanismError: something of it is missing, of another type or too large.
-    """
+    """The query in a message's content."""
     try:
         asked, arrays = dict(content.config_records[_QUERY]), dict(content.array_records[_PUBLIC])
         kinds = {"plan": str, "part": str, "step": int, "size": int}
@@ -63,11 +59,7 @@ def read_query(content: RecordDict) -> Asked:
 
 
 def read_numbers(data: bytes) -> npt.NDArray[Any]:
-    """An array of numbers in NumPy's own format, whose header claims no more than there is.
-
-    Raises:
-        ValueError: it is anything else.
-    """
+    """An array of numbers in NumPy's own format, whose header claims no more than there is."""
     stream = io.BytesIO(data)
     if npy.read_magic(stream) != (1, 0):
         raise ValueError("another version of the format")
@@ -99,10 +91,9 @@ def read_answer(content: RecordDict, query: Query) -> npt.NDArray[Any] | None:
 
 
 def refusal(message: Message, error: Exception) -> Message:
-    """The reply of a device that does not answer: the kind of a refusal of the query, and not a word of anything else.
-
-    An error in her records is none of these: it looks like any other failure.
-    """
+    """The reply of a device that does not answer: the kind of a refusal of the query, and not a word of anything
+    else."""
+    # An error in her records is none of these: it looks like any other failure.
     kind = type(error).__name__ if isinstance(error, MechanismError | LedgerError | PlanError) else "it failed"
     return Message(Error(code=0, reason=f"no answer: {kind}"), reply_to=message)
 

@@ -35,17 +35,9 @@ ATTEMPTS = 3
 
 
 def secure_sum(grid: Grid, nodes: list[int], query: Query, timeout: float) -> Answer:
-    """The sum of the answers of those who stayed to the end of one round.
-
-    Args:
-        grid: Flower's way to the devices.
-        nodes: whom to ask.
-        query: a step of a part with shared noise.
-        timeout: of each of the four exchanges, in seconds.
-
-    Returns:
-        The exact sum [d] int64 and how many answers are in it; 0 where the round was aborted.
-    """
+    """The sum of the answers of those who stayed to the end of one round."""
+    # timeout: of each of the four exchanges, in seconds; returns: The exact sum [d] int64 and how many answers are in
+    # it; 0 where the round was aborted
     part = cast(DeviceSum, query.part)
     for _ in range(ATTEMPTS):
         if len(nodes) < max(2, threshold(part, len(nodes))):
