@@ -22,11 +22,7 @@ def pack(value: Steered) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Steered:
-    """What `pack` was given, without the base model.
-
-    Raises:
-        ValueError: the arrays are those of another adapter.
-    """
+    """What `pack` was given, without the base model."""
     kind = PreferencePlan if "pairs" in config["plan"] else AlignmentPlan
     plan, share = kind.from_json(config["plan"]), config["share"]
     iterates, words = weights["iterates"], weights["words"]

@@ -32,11 +32,7 @@ def level(plan: Plan) -> Literal["logs", "policies"]:
 
 
 def pack(value: Learned) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The configuration's own fields, and the arrays.
-
-    Raises:
-        PlanError: the policy's network is not an `Mlp`, or the prefixes have columns of another kind.
-    """
+    """The configuration's own fields, and the arrays."""
     fields: dict[str, Any] = {"policy": value.policy.to_json(), "learner": type(value.plan).__name__}
     arrays: dict[str, np.ndarray] = {"theta": value.theta}
     if value.agreement is not None:
@@ -56,11 +52,7 @@ def pack(value: Learned) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Learned:
-    """What `pack` was given.
-
-    Raises:
-        ValueError: the arrays are those of another policy, or the plan is of no known kind.
-    """
+    """What `pack` was given."""
     arrays = dict(weights)
     policy, theta = Policy.from_json(config["policy"]), arrays.pop("theta")
     if config["learner"] not in _LEARNERS:

@@ -34,11 +34,7 @@ def pack(value: Improvement) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Improvement:
-    """What `pack` was given.
-
-    Raises:
-        ValueError: the arrays are those of another policy.
-    """
+    """What `pack` was given."""
     plan, policy = ImprovementPlan.from_json(config["plan"]), Policy.from_json(config["policy"])
     actions, d = policy.head.outputs, len(plan.value_columns)
     n = 1 + (1 if plan.imitate == "linear" else 2) * len(plan.columns)

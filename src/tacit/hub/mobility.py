@@ -27,11 +27,7 @@ Floats = NDArray[np.float64]
 
 
 def pack(value: Simulator | BlockChain) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The configuration's own fields, and the arrays.
-
-    Raises:
-        DataError: a part of the simulator is of a kind of its own.
-    """
+    """The configuration's own fields, and the arrays."""
     if isinstance(value, BlockChain):
         chain = {"grid": value.grid.to_json(), "factor": value.factor, "vocabulary": list(value.vocabulary)}
         return {"simulator": {"kind": "chain", **chain}}, {_STARTS: value.starts, _CHAIN: value.matrix}
@@ -57,12 +53,7 @@ def pack(value: Simulator | BlockChain) -> tuple[dict[str, Any], dict[str, np.nd
 
 
 def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Simulator | BlockChain:
-    """What `pack` was given.
-
-    Raises:
-        ValueError, TypeError, KeyError, TacitError: the arrays are those of another simulator, or a field is missing
-            or out of range.
-    """
+    """What `pack` was given."""
     fields = config["simulator"]
     if any(array.dtype != np.float64 for array in weights.values()):
         raise ValueError("arrays of another kind")

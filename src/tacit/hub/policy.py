@@ -17,20 +17,12 @@ _WEIGHTS = {"last": np.float32, "average": np.float32, "norms": np.float64, "ite
 
 
 def pack(value: Learned) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The configuration's own fields, and the arrays.
-
-    Raises:
-        PlanError: the policy's network is not an `Mlp`.
-    """
+    """The configuration's own fields, and the arrays."""
     return {"policy": value.policy.to_json()}, {name: getattr(value, name) for name in _WEIGHTS}
 
 
 def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Learned:
-    """What `pack` was given.
-
-    Raises:
-        ValueError: the arrays are those of another policy.
-    """
+    """What `pack` was given."""
     plan, policy = read(AnyPlan, config["plan"]), Policy.from_json(config["policy"])
     replicates, iterates = weights["last"].shape[0], len(weights["people"])
     shapes = {

@@ -58,21 +58,14 @@ _TYPES = {"float": "sc:Float", "double": "sc:Float", "int": "sc:Integer", "uint"
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `push` sends.
+    """What `push` sends."""
 
-    Args:
-        name: OWNER/NAME of the repository.
-        files: names in the repository and the files here, those that are made from the certificate included.
-        kept: names in a run folder that stay at home.
-        certificate: of the release.
-        kind: "dataset" where there are rows, "model" otherwise.
-    """
-
-    name: str
+    name: str  # OWNER/NAME of the repository
+    # names in the repository and the files here, those that are made from the certificate included
     files: Mapping[str, Path | bytes]
-    kept: Sequence[str]
-    certificate: Certificate
-    kind: str
+    kept: Sequence[str]  # names in a run folder that stay at home
+    certificate: Certificate  # of the release
+    kind: str  # "dataset" where there are rows, "model" otherwise
 
 
 @dataclass(frozen=True)
@@ -129,11 +122,7 @@ def _made(
 def _require_manifest(
     folder: Path, files: Mapping[str, Path | bytes], certificate: Certificate, public_key: str | None = None
 ) -> None:
-    """Refuse a folder whose files are not those of its manifest.
-
-    Raises:
-        FileError: they are not, or the manifest is missing or not signed by the key.
-    """
+    """Refuse a folder whose files are not those of its manifest."""
     own = {name: one for name, one in files.items() if isinstance(one, Path) and _listed(name)}
     Manifest.read(folder / MANIFEST).require(folder, own, certificate.digest, public_key=public_key)
 
@@ -148,16 +137,7 @@ def push(
     endpoint: str | None = None,
     token: str | None = None,
 ) -> str:
-    """Check a folder and send what others may see of it: `prepare`, then `send`.
-
-    Args:
-        folder, name, license, key: as for `prepare`.
-        private, endpoint, token: as for `send`.
-
-    Raises:
-        FileError, CertificateError: as for `prepare`, before anything is sent.
-        ModuleNotFoundError: huggingface_hub is not installed (extra `hub`).
-    """
+    """Check a folder and send what others may see of it: `prepare`, then `send`."""
     prepared = prepare(folder, name=name, license=license, key=key)
     return send(prepared, private=private, endpoint=endpoint, token=token)
 

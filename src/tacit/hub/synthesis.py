@@ -173,11 +173,7 @@ def _raked(value: synthesis.Synthesizer | trajectories.Synthesizer) -> dict[str,
 
 
 def _unraked(raking: Raking | None, arrays: Arrays) -> tuple[np.ndarray | None, int]:
-    """The histograms that `_raked` wrote, and of how many sums they are the mean.
-
-    Raises:
-        ValueError: they are those of another plan.
-    """
+    """The histograms that `_raked` wrote, and of how many sums they are the mean."""
     histograms, sums = arrays.get(HISTOGRAMS), int(arrays.get(SUMS, np.zeros(1))[0])
     if histograms is not None and (
         raking is None or histograms.shape != (sum(raking.sizes),) or not 1 <= sums <= raking.steps
