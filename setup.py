@@ -13,7 +13,7 @@ FLAGS = ["/O2", "/std:c11"] if sys.platform == "win32" else ["-O3", "-std=c11", 
 setup(
     ext_modules=[
         Extension(name, [f"src/{name.replace('.', '/')}.c"], extra_compile_args=FLAGS, optional=True)
-        for name in ("tacit.privacy.noise._gaussian", "tacit.envs._hiv")
+        for name in ("tacit.privacy.noise._gaussian", "tacit_worlds._hiv")
         if os.environ.get("TACIT_PURE") != "1"
     ]
 )

@@ -26,11 +26,11 @@ from typing import Any
 from experiments.synthesis_agents import MAZE
 
 from benchmarks.peers import single_file_agents
-from tacit.agents.edac import EdacConfig
-from tacit.agents.iql import IqlConfig
-from tacit.agents.offline import train
-from tacit.agents.td3_bc import Td3BcConfig
-from tacit.envs import maze
+from tacit_worlds import maze
+from tacit_worlds.agents.edac import EdacConfig
+from tacit_worlds.agents.iql import IqlConfig
+from tacit_worlds.agents.offline import train
+from tacit_worlds.agents.td3_bc import Td3BcConfig
 
 d3rlpy_agents: ModuleType | None
 try:

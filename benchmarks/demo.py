@@ -21,10 +21,10 @@ from pathlib import Path
 import torch
 
 from tacit.cli.demo import FULL, LAYOUT, USUAL, Size
-from tacit.envs import maze
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.pretraining import pretrain
 from tacit.methods.synthesis.settings import Pretraining
+from tacit_worlds import maze
 
 STEPS = 50
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.integrate import odeint
 
-from tacit.envs import dosing
-from tacit.envs.dosing import GB, KABS, KE, KEMP, MINUTES, P1, P2, SI, VG, F
+from tacit_worlds import dosing
+from tacit_worlds.dosing import GB, KABS, KE, KEMP, MINUTES, P1, P2, SI, VG, F
 
 FloatArray = npt.NDArray[np.float64]
 PEOPLE, DECISIONS = 256, 20

@@ -41,8 +41,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tacit.envs.maze import goal_episodes
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, TrajectoriesPlan
@@ -53,6 +51,8 @@ from tacit.privacy.gradients.layers import Table
 from tacit.privacy.noise.box_muller import box_muller_compiled
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
+from tacit_worlds.maze import goal_episodes
+from tacit_worlds.maze_layouts import LAYOUTS
 
 Step = Callable[[], object]
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}

@@ -24,7 +24,6 @@ import numpy as np
 from tacit.cli.data import simulate
 from tacit.cli.demo import DELTA, FULL, LAYOUT
 from tacit.data.trajectories import Trajectories
-from tacit.envs.maze import LAYOUTS, spec
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
 from tacit.methods.synthesis.diffusion import Denoising
 from tacit.methods.synthesis.encoding import Encoder
@@ -38,6 +37,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.maze import LAYOUTS, spec
 
 OWNED = 64
 GROUPED = 158 * OWNED

@@ -23,13 +23,13 @@ from typing import Any
 import torch
 
 from tacit.data.trajectories import Trajectories
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods import synthesis
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 PLANS = (1, 100, 400, 1_600)
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")

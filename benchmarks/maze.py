@@ -16,7 +16,7 @@ import gymnasium
 import gymnasium_robotics
 import numpy as np
 
-from tacit.envs.maze import LAYOUTS, MazeVector, random_start
+from tacit_worlds.maze import LAYOUTS, MazeVector, random_start
 
 AGENTS, VECTOR_STEPS, SINGLE_STEPS = 1_024, 50, 500
 

@@ -35,7 +35,6 @@ import torch
 
 from benchmarks.peers import torch_critics
 from tacit.data.mobility.days import SLOTS
-from tacit.envs.city import city
 from tacit.methods.mobility.pategail import critics
 from tacit.methods.mobility.pategail.critics import Critic, Work, adam
 from tacit.methods.mobility.pategail.embedding import Embedding
@@ -47,6 +46,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.units import Unit
+from tacit_worlds.city import city
 
 PEOPLE, STEPS = 83, 10
 MANY, DAYS, ROLLOUTS = 9_481, 20, 300

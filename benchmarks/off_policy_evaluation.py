@@ -19,7 +19,6 @@ import numpy as np
 
 from benchmarks import ope_hiv
 from tacit.data.trajectories import Trajectories
-from tacit.envs import chain
 from tacit.envs.rollouts import uniform
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.gpope import Gpope
@@ -27,6 +26,7 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.step_sizes import tune
 from tacit.units import Unit
+from tacit_worlds import chain
 
 UNITS, STEPS, TRIALS, MEASURED = 1_000, 1_000, 100, 3
 STEP_SIZES = tuple(np.geomspace(0.01, 10, 12).tolist())

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.integrate import solve_ivp
 
-from tacit.envs import hiv
+from tacit_worlds import hiv
 
 FloatArray = npt.NDArray[np.float64]
 PATIENTS, STEPS = 64, 40

@@ -29,7 +29,6 @@ import torch
 from benchmarks import dosing
 from benchmarks.peers import cleanrl_style, torch_users
 from tacit.agents.networks import Mlp
-from tacit.envs import cart_pole
 from tacit.envs.serving import SimulatedUsers, serve
 from tacit.methods.policy_gradient import Acting, Learned, Local, Policy, PolicyGradientPlan, Value, fit
 from tacit.methods.policy_gradient.advantages import Advantages
@@ -40,6 +39,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
+from tacit_worlds import cart_pole
 
 PEER = cleanrl_style.Settings()
 SEEDS, ROUNDS, PEER_ROUNDS = 4, 200, 8

@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.pretraining import pretrain
 from tacit.methods.synthesis.settings import Pretraining, Sampler
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 ROWS, SAMPLES = 200_000, 30_000
 SAMPLERS = {"tacit": Sampler(), "paper": Sampler.paper()}

@@ -44,8 +44,6 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import CHUNK, Records
 from tacit.data.trajectories import Trajectories
-from tacit.envs import populations
-from tacit.envs.city import city
 from tacit.methods import experts, mobility
 from tacit.methods.synthesis import Raking
 from tacit.methods.synthesis.raking import asked
@@ -56,6 +54,8 @@ from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.records import Reader
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import populations
+from tacit_worlds.city import city
 
 Columns = dict[str, np.ndarray]
 Task = Callable[[int, Path], Callable[[], object]]

@@ -18,13 +18,13 @@ import time
 import torch
 from torch import Tensor, nn
 
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.models import fragment_model
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.stitching import stitch
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 TRAJECTORIES, STEPS, ANCESTRAL, PART = 1_000, 500, 200, 20
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import tacit
 from tacit import off_policy_evaluation as ope
-from tacit.envs import chain
+from tacit_worlds import chain
 
 folder = Path(tempfile.mkdtemp(prefix="tacit-"))
 people = 1_000

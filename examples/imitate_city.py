@@ -14,10 +14,10 @@ import numpy as np
 
 import tacit
 from tacit import mobility
-from tacit.envs.city import GRID, city
 from tacit.evaluation.movement import divergences
 from tacit.evaluation.movement.divergences import map_advice
 from tacit.methods.mobility.places import STARTS
+from tacit_worlds.city import GRID, city
 
 folder, people, epsilon, delta = Path(tempfile.mkdtemp(prefix="tacit-")), 1_000, 2.0, 1e-5
 unit = tacit.Unit("person", relation="add_or_remove", population=people)

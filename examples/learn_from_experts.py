@@ -18,7 +18,7 @@ from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.envs import populations
+from tacit_worlds import populations
 
 folder, count, epsilon, delta = Path(tempfile.mkdtemp(prefix="tacit-")), 1_000, 1.0, 1e-4
 world = populations.world("cart_pole")

@@ -14,9 +14,9 @@ import numpy as np
 
 import tacit
 from tacit import policy_gradient as pg
-from tacit.envs.cart_pole import CartPole, spec
 from tacit.envs.serving import SimulatedUsers, returns
 from tacit.methods.policy_gradient import recipes
+from tacit_worlds.cart_pole import CartPole, spec
 
 folder, people, delta = Path(tempfile.mkdtemp(prefix="tacit-")), 1_600, 1e-5
 unit = tacit.Unit("person", relation="add_or_remove", population=people)

@@ -31,8 +31,8 @@ from experiments import table1_transitions as table1
 from experiments import table2_trajectories as table2
 from experiments.dppg_tables import markdown
 from experiments.synthesis_cells import SHORT
-from tacit.envs.populations import Kind
 from tacit.evaluation.statistics import Comparison, compare
+from tacit_worlds.populations import Kind
 
 Key = tuple[str, str]
 """The rival, and where it is met."""

@@ -72,7 +72,7 @@ def describe(value: Any) -> Json:
 def constants(kind: type) -> dict[str, Json]:
     """The `CONSTANTS` of a class of tacit, by their names."""
     home = vars(sys.modules[kind.__module__])
-    names = CONSTANTS.get(kind.__name__, ()) if kind.__module__.startswith("tacit.") else ()
+    names = CONSTANTS.get(kind.__name__, ()) if kind.__module__.startswith(("tacit.", "tacit_worlds.")) else ()
     return {name: describe(home[name]) for name in names}
 
 

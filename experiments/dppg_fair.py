@@ -43,15 +43,15 @@ from experiments.dppg_runs import Task, calibrated, guarantee, judged, learned, 
 from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
-from tacit.agents import ppo
 from tacit.agents.heads import Gaussian
-from tacit.agents.ppo import Config
 from tacit.data.spec import Box
-from tacit.envs import acrobot, cart_pole, dosing
 from tacit.envs.lasting import LastingUsers
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
+from tacit_worlds import acrobot, cart_pole, dosing
+from tacit_worlds.agents import ppo
+from tacit_worlds.agents.ppo import Config
 
 NAME = "dppg_fair"
 SEED, RUNS, EPISODES, STEPS, CURVE = 310, 10, 50, 500_000, 10

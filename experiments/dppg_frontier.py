@@ -33,9 +33,9 @@ from experiments.configuration import Json, describe
 from experiments.dppg_runs import Task, calibrated, guarantee, judged, learned
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
-from tacit.envs import acrobot, cart_pole
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.recipes import Recipe
+from tacit_worlds import acrobot, cart_pole
 
 REPLICATES, FIRST_SEED, EPISODES, CURVE = 16, 100, 50, 10
 PEOPLE = 1_600

@@ -4,7 +4,7 @@
     python -m experiments.dppg_riverswim --quick    # three replicates of each method at epsilon 1; under runs/quick/
     python -m experiments.check dppg_riverswim      # recompute the promised figures from the raw rows
 
-Twenty steps, six places, a small reward at the left bank and a large one at the right (`tacit.envs.river_swim`), with
+Twenty steps, six places, a small reward at the left bank and a large one at the right (`tacit_worlds.river_swim`), with
 both probabilities of staying at the right bank; V* is 3.397 and 5.195. Unit: one person with a whole episode, met once;
 delta 1e-5, add or remove (a contribution set to zero). A cell holds 20 replicates, each with its own people, ledger and
 secret noise; its rows are exact values of released policies, from the model:
@@ -50,8 +50,6 @@ from experiments.dppg_runs import Task, calibrated, guarantee, learned, vault
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
-from tacit.envs import river_swim
-from tacit.envs.river_swim import RiverSwim
 from tacit.envs.rollouts import Timed
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.baselines import ucb_vi
@@ -60,6 +58,8 @@ from tacit.methods.policy_gradient.fisher import PrivateFisher, scores, spectrum
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.methods.policy_gradient.rounds import Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
+from tacit_worlds import river_swim
+from tacit_worlds.river_swim import RiverSwim
 
 REPLICATES, SEED, FRESH = 20, 100, {"unrepeated": 200}
 ENDS, EPSILONS = (0.6, 0.9), (1.0, 10.0)

@@ -43,14 +43,15 @@ from experiments.configuration import Json, describe
 from experiments.dppg_runs import Task, calibrated, guarantee, judged, learned
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
-from tacit.agents import heads, ppo
+from tacit.agents import heads
 from tacit.agents.networks import Mlp
-from tacit.agents.ppo import Config
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs import acrobot, cart_pole, dosing, locomotion
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
+from tacit_worlds import acrobot, cart_pole, dosing, locomotion
+from tacit_worlds.agents import ppo
+from tacit_worlds.agents.ppo import Config
 
 SEED = 100
 CONTROLS: dict[str, dict[str, Any]] = {

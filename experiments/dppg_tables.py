@@ -21,11 +21,11 @@ from experiments import dppg_audit, dppg_fair, dppg_frontier, dppg_riverswim, dp
 from experiments.dppg_frontier import Cell
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
-from tacit.envs import river_swim
-from tacit.envs.river_swim import RiverSwim
 from tacit.evaluation.lower_bounds import Audit, audit, highest_rate, lowest_rate
 from tacit.evaluation.report.charts import Axis, span
 from tacit.evaluation.statistics import interval
+from tacit_worlds import river_swim
+from tacit_worlds.river_swim import RiverSwim
 
 INFINITE, BLANK, NONE = float("inf"), "", "–"
 LEVELS: tuple[float, ...] = (*sorted(dppg_frontier.EPSILONS), INFINITE)

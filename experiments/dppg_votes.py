@@ -40,15 +40,15 @@ from experiments.dppg_runs import Task, calibrated, guarantee, judged, learned
 from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
-from tacit.agents import ppo
 from tacit.agents.heads import Gaussian
 from tacit.agents.policies import Float32
-from tacit.agents.ppo import Config
 from tacit.data.spec import Box
-from tacit.envs import locomotion
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import recipes, votes
 from tacit.methods.policy_gradient.recipes import Recipe
+from tacit_worlds import locomotion
+from tacit_worlds.agents import ppo
+from tacit_worlds.agents.ppo import Config
 
 NAME = "dppg_votes"
 SEEDS = tuple(range(320, 330))

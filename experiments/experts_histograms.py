@@ -5,7 +5,7 @@
     python -m experiments.experts_histograms --draw         # docs/images/experts_histograms.svg, nothing is run
     python -m experiments.check experts_histograms
 
-A cell is a population of 3,000 parametric experts (`tacit.envs.populations`): the mean return of each when it plays
+A cell is a population of 3,000 parametric experts (`tacit_worlds.populations`): the mean return of each when it plays
 greedily to the evaluation horizon (`greedy`), and when it logs with its floor of 0.02 to the horizon of the logs
 (`logged`). Experts are those of seed 0, which the other experiments learn from; the episodes are of seeds that nothing
 else uses.
@@ -27,8 +27,8 @@ from experiments.configuration import Json
 from experiments.experts_runs import physics
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.envs.populations import Kind, Name, Playing, population, returns, world
 from tacit.evaluation.report.charts import Axis
+from tacit_worlds.populations import Kind, Name, Playing, population, returns, world
 
 EXPERTS, SEED, EPISODES, BINS = 3_000, 0, 52_100, 40
 PLAYED: dict[Name, int] = {"cart_pole": 10, "acrobot": 10, "hiv": 4, "lunar_lander": 3}

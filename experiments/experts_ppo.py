@@ -30,7 +30,7 @@ from experiments.experts_runs import SIZES, Field
 from experiments.experts_table import Run, Values
 from experiments.store import RESULTS, Store
 from tacit.agents.stacked import Stacked
-from tacit.envs.populations import Kind, Name
+from tacit_worlds.populations import Kind, Name
 
 NAME, EXPERTS, CHUNK = "experts_ppo", 1_000, 20
 WORLD: Name = "cart_pole"

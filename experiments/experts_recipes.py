@@ -17,9 +17,9 @@ from tacit.agents.heads import Categorical
 from tacit.agents.learners import CQL
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.envs import populations
-from tacit.envs.populations import Name
 from tacit.privacy.mechanisms.thresholds import PMin
+from tacit_worlds import populations
+from tacit_worlds.populations import Name
 
 EPSILONS = (10.0, 7.5, 5.0, 2.0, 1.0)
 SILENT = learning.ReturnWeight(low=1e8, high=2e8, sharpness=30.0)

@@ -24,15 +24,15 @@ from experiments.store import ROOT
 from tacit import experts as learning
 from tacit.agents.stacked import Stacked
 from tacit.data.trajectories import Trajectories
-from tacit.envs import populations
 from tacit.envs.gym_domain import GymDomain
-from tacit.envs.populations import Kind, Name, Playing, World
 from tacit.envs.serving import Actor
 from tacit.methods.experts.learned import Learned
 from tacit.privacy.accounting.filters import RdpOrder
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import populations
+from tacit_worlds.populations import Kind, Name, Playing, World
 
 EXPERTS, DELTA = 3_000, 1 / 6_000
 KEPT = ROOT / "runs" / "experts"

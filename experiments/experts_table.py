@@ -48,10 +48,10 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit import experts as learning
 from tacit.agents.policies import Acting
 from tacit.data.trajectories import Trajectories
-from tacit.envs.populations import Kind, Name
 from tacit.errors import PlanError
 from tacit.evaluation.statistics import interval
 from tacit.methods.experts.learned import Learned
+from tacit_worlds.populations import Kind, Name
 
 SEEDS = tuple(range(100, 105))
 METHODS = (

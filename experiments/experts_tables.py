@@ -26,9 +26,9 @@ from experiments.experts_runs import SIZES
 from experiments.experts_table import CLONED, FREE, SEEDS, key, returns
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
-from tacit.envs.populations import Kind, Name
 from tacit.evaluation.report.charts import Axis
 from tacit.evaluation.statistics import interval
+from tacit_worlds.populations import Kind, Name
 
 TITLES: dict[Name, str] = {
     "cart_pole": "CartPole",

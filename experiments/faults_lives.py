@@ -21,8 +21,6 @@ from tacit import hub
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
-from tacit.envs.river_swim import RiverSwim
-from tacit.envs.river_swim import spec as river
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import BudgetExceeded
 from tacit.methods import policy_gradient, synthesis
@@ -36,6 +34,8 @@ from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.river_swim import RiverSwim
+from tacit_worlds.river_swim import spec as river
 
 UNIT, DELTA = Unit("person", "add_or_remove", 100), 1e-3
 SPEC = PublicSpec(Box((-4.0,), (4.0,)), Discrete(2), Box((-10.0,), (10.0,)), "declared", difference=(0.5,))

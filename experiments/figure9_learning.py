@@ -26,8 +26,8 @@ from experiments.check import Figure
 from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_domains import DOMAINS
-from tacit.agents.offline import Policy, Watch
 from tacit.evaluation.statistics import iqm
+from tacit_worlds.agents.offline import Policy, Watch
 
 NAME, DOMAIN, AGENT, LOOKS = "figure9_learning", "medium", "td3_bc", 10
 SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("raked", 10.0), ("raked", 1.0))

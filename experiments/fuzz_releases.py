@@ -39,10 +39,10 @@ def _synthesis(folder: Path) -> Release[Any]:
 
 
 def _policy(folder: Path) -> Release[Any]:
-    from tacit.envs import cart_pole
     from tacit.envs.serving import SimulatedUsers
     from tacit.methods.policy_gradient import Policy, PolicyGradientPlan, fit
     from tacit.privacy.vault.user_vault import UserVault
+    from tacit_worlds import cart_pole
 
     plan = PolicyGradientPlan(rounds=4, users=3, horizon=12, reward_rate=1.0).calibrate(
         unit=UNIT, epsilon=4.0, delta=1e-4

@@ -29,9 +29,9 @@ from experiments.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setti
 from experiments.ope_trials import trials_of
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
-from tacit.envs import chain
 from tacit.envs.rollouts import uniform
 from tacit.units import Relation
+from tacit_worlds import chain
 
 UNITS, EPSILONS = (100, 300, 1_000, 3_000, 10_000), (1.0, 0.1)
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")

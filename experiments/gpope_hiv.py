@@ -29,7 +29,7 @@ from experiments.ope_methods import Columns, Domain, Setting, Yardstick, named
 from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
-from tacit.envs import hiv
+from tacit_worlds import hiv
 
 QUICK_POOL, QUICK_TRIALS = 400, 2
 POOL, STATES, ROLLOUTS = 4_000, 100, 200

@@ -39,9 +39,9 @@ from experiments.ope_methods import DELTA, Setting, unit_of
 from experiments.ope_trials import trials_of
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
-from tacit.envs import chain
 from tacit.methods.off_policy_evaluation.gpope import Iterates, Schedule, direction
 from tacit.privacy.gradients import clipping
+from tacit_worlds import chain
 
 Array = npt.NDArray[np.float64]
 

@@ -27,7 +27,6 @@ from tacit.agents.learners import Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Acting, Policy
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs import clinic
 from tacit.methods.synthesis.baselines import raking_alone
 from tacit.methods.synthesis.raking import Raking
 from tacit.privacy.certificate.words import Label
@@ -36,6 +35,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import clinic
 
 LARGEST_REWARD = 6.0
 SAMPLED = 40_000

@@ -47,7 +47,6 @@ from tacit.agents.learners import BC, CQL, DQN, Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, Discrete
-from tacit.envs import clinic
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import Visits, grouped
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
@@ -57,6 +56,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import clinic
 
 NAME = "improvement_peers"
 PEOPLE = 10_000

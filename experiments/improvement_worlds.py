@@ -15,11 +15,11 @@ from tacit.agents.policies import Acting
 from tacit.data.memory import Memory
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import clinic, clinic_model, populations
-from tacit.envs.clinic import Clinic
 from tacit.envs.rollouts import Array, Domain, FloatArray, Remembered, collect
 from tacit.envs.serving import returns
 from tacit.methods.improvement import Problem
+from tacit_worlds import clinic, clinic_model, populations
+from tacit_worlds.clinic import Clinic
 
 EPISODES = 2_000
 """Fresh episodes on which a policy is judged."""
@@ -82,7 +82,7 @@ class OtherClinic:
 
     @cached_property
     def tables(self) -> tuple[FloatArray, FloatArray]:
-        """Chances that severity and burden fall or stay, cumulated, as in `tacit.envs.clinic`."""
+        """Chances that severity and burden fall or stay, cumulated, as in `tacit_worlds.clinic`."""
         generator = np.random.default_rng(self.seed)
         severity, burden = clinic_model.SEVERITY.copy(), clinic_model.BURDEN.copy()
         for table in (severity, burden):
@@ -179,7 +179,7 @@ _SEEN = ("observations", "next_observations")
 
 
 def of_people(name: populations.Name, horizon: int, returns: tuple[float, float], **settings: Any) -> World:
-    """One of `tacit.envs.populations`, from its mixed people; what they see is cut to the public box of the world."""
+    """One of `tacit_worlds.populations`, from its mixed people; what they see is cut to the public box of the world."""
     world = populations.world(name)
     low, high = np.array(world.box.low), np.array(world.box.high)
     spec = dataclasses.replace(world.spec, observation=world.box, propensities=True)

@@ -16,8 +16,8 @@ settings and seed:
     independent    the real columns, each permuted by itself (no privacy at all): marginals without structure
     noise_only     the plan at epsilon 1 run on a vault that holds a single row: what remains of noise alone
 
-Hyper-parameters come from the public mazes of `experiments.tune_synthesis` and `tacit.agents.iql`'s own choice of
-public layouts; umaze and medium drove none of them. Runs go on where they were interrupted.
+Hyper-parameters come from the public mazes of `experiments.tune_synthesis` and `tacit_worlds.agents.iql`'s own choice
+of public layouts; umaze and medium drove none of them. Runs go on where they were interrupted.
 """
 
 from __future__ import annotations
@@ -37,11 +37,7 @@ import torch
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
-from tacit.agents import iql
 from tacit.data.trajectories import Trajectories
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS, Layout
-from tacit.envs.maze_public import other_rows
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import ceiling, fidelity, independent_columns
 from tacit.evaluation.statistics import evaluate, interval
@@ -49,6 +45,10 @@ from tacit.methods import synthesis
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import maze
+from tacit_worlds.agents import iql
+from tacit_worlds.maze_layouts import LAYOUTS, Layout
+from tacit_worlds.maze_public import other_rows
 
 POPULATION, DELTA = 1_000_000, 1e-7
 UNIT = Unit("transition", "add_or_remove", POPULATION)

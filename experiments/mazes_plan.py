@@ -32,9 +32,9 @@ from experiments.synthesis_cache import rows_of
 from experiments.synthesis_domains import DOMAINS
 from experiments.synthesis_returns import folder
 from experiments.trajectory_domains import WITH_LARGE
-from tacit.agents.offline import train_tables
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
+from tacit_worlds import maze
+from tacit_worlds.agents.offline import train_tables
+from tacit_worlds.maze_layouts import LAYOUTS
 
 NAME, BUDGET = "mazes_plan", 36.0
 SIZES = ((64, 128), (128, 256), (256, 256))

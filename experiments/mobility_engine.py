@@ -37,7 +37,6 @@ from experiments.mobility_ways import guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import RegularGrid
-from tacit.envs.city import Preset, city
 from tacit.federation import FlowerDevices, simulate
 from tacit.methods import mobility
 from tacit.privacy.ledger.ledger import Ledger
@@ -47,6 +46,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Device, Devices, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.units import Unit
+from tacit_worlds.city import Preset, city
 
 Engine = Literal["clear", "secure"]
 

@@ -22,7 +22,6 @@ from experiments.configuration import Json, describe
 from experiments.store import ROOT
 from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import RegularGrid
-from tacit.envs.city import city
 from tacit.evaluation.movement import divergences
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Public, Work
@@ -33,6 +32,7 @@ from tacit.privacy.vault.isolation import IsolationChecks
 from tacit.privacy.vault.memory import outline
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
+from tacit_worlds.city import city
 
 DELTA = 1e-5
 GEOLIFE, FILE = 83, "geolife_cells.npz"

@@ -49,10 +49,10 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import chain, hiv
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import chain, hiv
 
 DELTA, LEVEL = 1e-5, 0.95
 PROMISES = {"epsilon=1": 1.0, "epsilon=0.1": 0.1}

@@ -46,7 +46,7 @@ from experiments import (
 from experiments.dppg_tables import markdown
 from experiments.history import CHANGED_AFTER_EVALUATION
 from experiments.store import ROOT
-from tacit.envs.populations import Kind
+from tacit_worlds.populations import Kind
 
 PAGES = ROOT / "docs" / "results"
 SCALE = ROOT / "docs" / "scale.md"

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.agents.edac import EdacConfig
-from tacit.agents.iql import IqlConfig
-from tacit.agents.offline import Fourier
-from tacit.agents.td3_bc import Td3BcConfig
-from tacit.envs.maze_layouts import Layout
 from tacit.evaluation.statistics import Straight
+from tacit_worlds.agents.edac import EdacConfig
+from tacit_worlds.agents.iql import IqlConfig
+from tacit_worlds.agents.offline import Fourier
+from tacit_worlds.agents.td3_bc import Td3BcConfig
+from tacit_worlds.maze_layouts import Layout
 
 _WALLS, _NARROW_WALLS = (Fourier(64, bandwidth=(width, width, 0.3, 0.3)) for width in (1.0, 2.0))
 MAZE: Mapping[str, Any] = {

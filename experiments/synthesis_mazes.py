@@ -16,12 +16,12 @@ import numpy as np
 from experiments.configuration import Json, describe
 from experiments.synthesis_cache import Columns, defaults, kept, rows_of
 from tacit.data.spec import PublicSpec
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS, Layout
-from tacit.envs.maze_public import other_rows
 from tacit.envs.rollouts import Policies
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.statistics import Starts, evaluate
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS, Layout
+from tacit_worlds.maze_public import other_rows
 
 STARTS: Mapping[str, Starts] = {"return": "all", "return_far": "far"}
 """Returns are from every cell (D4RL's evaluation), and from those far from the goal."""

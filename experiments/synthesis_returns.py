@@ -25,8 +25,8 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import KITCHEN, LOCOMOTION, MAZE, Untaught
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import DOMAINS, Domain
-from tacit.agents.offline import Policy, Watch, train_tables
-from tacit.envs.maze_layouts import LAYOUTS
+from tacit_worlds.agents.offline import Policy, Watch, train_tables
+from tacit_worlds.maze_layouts import LAYOUTS
 
 WORDS = "defaults of methods, settings of experiments.synthesis_agents, chosen on public layouts and seeds"
 

@@ -38,9 +38,6 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_cache import defaults
 from experiments.synthesis_fits import guarantee
 from tacit.data.trajectories import Trajectories
-from tacit.envs import maze
-from tacit.envs.maze import LONGEST, SHORTEST, goal_episodes
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.evaluation.canaries import UnitScores, leaping
 from tacit.evaluation.lower_bounds import Audit, audit
 from tacit.methods.synthesis import trajectories
@@ -51,6 +48,9 @@ from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import maze
+from tacit_worlds.maze import LONGEST, SHORTEST, goal_episodes
+from tacit_worlds.maze_layouts import LAYOUTS
 
 MAZE, OTHERS, CANARIES, PUBLIC, ROWS = "umaze", 4, 8, 4, 160
 EPSILON, DELTA = 10.0, 1e-6

@@ -25,16 +25,16 @@ from tacit.agents.discrete_offline import train
 from tacit.agents.features import Scaled
 from tacit.agents.learners import CQL
 from tacit.agents.networks import Mlp
-from tacit.agents.q_learning import epsilon_greedy
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import clinic, maze
-from tacit.envs.maze import LONGEST
-from tacit.envs.maze_public import other_mazes
 from tacit.evaluation.report.tables import maze_errors
 from tacit.evaluation.sequences import Sequences
 from tacit.methods.synthesis import Raking
 from tacit.units import Unit
+from tacit_worlds import clinic, maze
+from tacit_worlds.agents.q_learning import epsilon_greedy
+from tacit_worlds.maze import LONGEST
+from tacit_worlds.maze_public import other_mazes
 
 DELTA = 1e-6
 

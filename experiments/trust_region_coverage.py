@@ -37,12 +37,12 @@ from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.envs import cart_pole, river_swim
 from tacit.methods.policy_gradient import trust_region as tr
 from tacit.methods.policy_gradient.fisher import PublicFisher
 from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.privacy.noise.correlated import CorrelatedNoise
 from tacit.privacy.noise.secret import SecretNoise
+from tacit_worlds import cart_pole, river_swim
 
 DRAWS, FIRST_SEED = 40_000, 6_100_000
 SIGMAS, CONFIDENCES = (0.5, 1.0, 4.0, 13.29), (0.6, 0.9, 0.95)

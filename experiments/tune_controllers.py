@@ -1,8 +1,8 @@
-"""Find the controllers that experts come from (`tacit.envs.populations`): `python -m experiments.tune_controllers`.
+"""Find the controllers that experts come from (`tacit_worlds.populations`): `python -m experiments.tune_controllers`.
 
 Each is tuned on a variation of its world by the cross-entropy method, on the mean return of a few episodes. Settings
 are drawn from the ranges of the paper (appendix B.1). Seeds are of a stream of their own, which no evaluation uses. The
-gains are written to src/tacit/envs/controllers.json, rounded to four digits.
+gains are written to src/tacit_worlds/controllers.json, rounded to four digits.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.store import ROOT
-from tacit.envs import populations
-from tacit.envs.acrobot import Acrobot
-from tacit.envs.hiv import Hiv
-from tacit.envs.lunar_lander import LunarLander
-from tacit.envs.populations import Name, Playing
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import returns
+from tacit_worlds import populations
+from tacit_worlds.acrobot import Acrobot
+from tacit_worlds.hiv import Hiv
+from tacit_worlds.lunar_lander import LunarLander
+from tacit_worlds.populations import Name, Playing
 
 FloatArray = npt.NDArray[np.float64]
 STREAM = 52_000_001

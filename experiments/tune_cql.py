@@ -28,7 +28,7 @@ from experiments.experts_recipes import Ceiling, recipes
 from experiments.experts_runs import Field, physics
 from experiments.experts_table import Run
 from experiments.store import RESULTS, Store
-from tacit.envs.populations import Kind, Name
+from tacit_worlds.populations import Kind, Name
 
 NAME, SEED = "tuning_cql", 0
 WORLDS = get_args(Name)

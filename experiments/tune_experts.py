@@ -19,7 +19,7 @@ import numpy as np
 
 from experiments.experts_recipes import recipes
 from experiments.experts_runs import Field
-from tacit.envs.populations import Kind, Name
+from tacit_worlds.populations import Kind, Name
 
 SEEDS = range(8)
 

@@ -37,8 +37,8 @@ from experiments.envs.half_cheetah import Robot
 from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import LOCOMOTION
 from experiments.synthesis_cache import Columns, rows_of
-from tacit.agents.offline import train_tables
-from tacit.envs.locomotion import HORIZON
+from tacit_worlds.agents.offline import train_tables
+from tacit_worlds.locomotion import HORIZON
 
 NAME, POPULATION, EPISODES, WANTED = "tune_half_cheetah", 200_000, 10, 40.0
 """`WANTED`: what real rows have to teach."""

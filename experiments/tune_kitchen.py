@@ -29,7 +29,7 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import KITCHEN
 from experiments.synthesis_cache import Columns
 from experiments.table1_kitchen import DOMAINS, Glance, Glancing
-from tacit.agents.offline import train_tables
+from tacit_worlds.agents.offline import train_tables
 
 NAME, SEEDS, EPISODES, WANTED = "tune_kitchen", (1_010,), 5, 50.0
 """`WANTED`: what public rows have to teach of the public tasks."""

@@ -30,9 +30,6 @@ from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import MAZE
 from experiments.table3_fidelity import repeated
-from tacit.agents import offline
-from tacit.envs import maze
-from tacit.envs.maze_public import other_rows
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
 from tacit.evaluation.statistics import evaluate
@@ -40,6 +37,9 @@ from tacit.evaluation.two_samples import two_sample
 from tacit.methods.synthesis.diffusion import sample
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.raking import NoisyHistograms, Raking, effective, resampled
+from tacit_worlds import maze
+from tacit_worlds.agents import offline
+from tacit_worlds.maze_public import other_rows
 
 HALLS = replace(tune.PUBLIC["halls"], reference=(33.1, 561.3))  # means of a thousand episodes each
 LAYOUTS = {layout.name: layout for layout in (tune.PUBLIC["rooms"], tune.PUBLIC["comb"], HALLS)}

@@ -26,9 +26,6 @@ import torch
 
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS, Layout
-from tacit.envs.maze_public import other_rows
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, sample
@@ -40,6 +37,9 @@ from tacit.methods.synthesis.training import MovingAverage, load_parameters
 from tacit.privacy.gradients.clipped_sums import assign_gradient, clipped_sum
 from tacit.privacy.vault.plan import public_fields
 from tacit.units import Unit
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS, Layout
+from tacit_worlds.maze_public import other_rows
 
 POPULATION = 1_000_000
 UNIT = Unit("transition", "add_or_remove", POPULATION)

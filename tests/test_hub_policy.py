@@ -12,7 +12,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tacit import hub
-from tacit.envs import cart_pole
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import FileError, PlanError
 from tacit.methods.policy_gradient import Learned, Policy, PolicyGradientPlan, fit
@@ -21,6 +20,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
+from tacit_worlds import cart_pole
 
 UNIT = Unit("person", "add_or_remove", 100)
 NOTES = {"environment": "CartPole-v1", "repeat": 1}

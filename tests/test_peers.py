@@ -18,7 +18,6 @@ from torch import nn
 
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
-from tacit.envs.cart_pole import HORIZON, CartPole
 from tacit.methods.policy_gradient import Policy, Scaled
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import Released
@@ -28,6 +27,7 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.gradients.clipped_sums import clipped_sum
 from tacit.privacy.mechanisms import marginals
+from tacit_worlds.cart_pole import HORIZON, CartPole
 
 
 def test_the_loop_over_people_sends_what_local_updates_send():

@@ -22,7 +22,7 @@ print(Ledger.read("people.ledger").spent())
 """
 KERNELS = """
 from importlib.util import find_spec
-print(sum(find_spec(name) is not None for name in ("tacit.privacy.noise._gaussian", "tacit.envs._hiv")))
+print(sum(find_spec(name) is not None for name in ("tacit.privacy.noise._gaussian", "tacit_worlds._hiv")))
 """
 
 

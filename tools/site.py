@@ -40,7 +40,11 @@ REFERENCE = {
     "Improvement": ("tacit.methods.improvement",),
     "Alignment": ("tacit.methods.alignment",),
     "Selection": ("tacit.methods.selection",),
-    "Agents": ("tacit.agents.iql.IqlConfig", "tacit.agents.td3_bc.Td3BcConfig", "tacit.agents.edac.EdacConfig"),
+    "Agents": (
+        "tacit_worlds.agents.iql.IqlConfig",
+        "tacit_worlds.agents.td3_bc.Td3BcConfig",
+        "tacit_worlds.agents.edac.EdacConfig",
+    ),
     "Statistics": ("tacit.evaluation.statistics",),
     "Hub": ("tacit.hub", "tacit.hub.sharing"),
     "Errors": ("tacit.errors",),

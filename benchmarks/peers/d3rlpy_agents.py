@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.agents.iql import IqlConfig
-from tacit.agents.td3_bc import Td3BcConfig
+from tacit_worlds.agents.iql import IqlConfig
+from tacit_worlds.agents.td3_bc import Td3BcConfig
 
 INSTALL = (
     "d3rlpy is missing: pip install --no-deps d3rlpy==2.8.0 structlog colorama dataclasses-json marshmallow "

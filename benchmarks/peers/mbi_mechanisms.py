@@ -29,14 +29,14 @@ from typing import Any
 import numpy as np
 
 from tacit.data.trajectories import Trajectories
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.baselines import aim, mst
 from tacit.methods.synthesis.baselines.plan import TablePlan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 ROWS, BINS, EPSILON, DELTA = 10_000, 8, 1.0, 1e-6
 ROUNDS, STEPS, CELLS = 2, 500, 2**18

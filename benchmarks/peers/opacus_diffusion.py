@@ -27,14 +27,14 @@ from torch import Tensor, nn
 
 from tacit import synthesis
 from tacit.data.trajectories import Trajectories
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, build_network
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.training import MovingAverage
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 ROWS = 10_000
 SPEC = maze.spec(LAYOUTS["ring"])

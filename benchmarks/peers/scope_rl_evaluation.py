@@ -27,10 +27,10 @@ import numpy as np
 
 from tacit import off_policy_evaluation as ope
 from tacit.data.trajectories import Trajectories
-from tacit.envs.river_swim import ACTIONS, HORIZON, STATES, RiverSwim, spec
 from tacit.envs.rollouts import collect
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.river_swim import ACTIONS, HORIZON, STATES, RiverSwim, spec
 
 GAMMA, PASSES, BATCH, HIDDEN = 0.95, 20, 1_000, 16
 BEHAVIOUR, TARGET = (0.1, 0.9), (0.0, 1.0)

@@ -19,10 +19,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from tacit.agents.edac import EdacConfig
-from tacit.agents.iql import IqlConfig
-from tacit.agents.offline import Config
-from tacit.agents.td3_bc import Td3BcConfig
+from tacit_worlds.agents.edac import EdacConfig
+from tacit_worlds.agents.iql import IqlConfig
+from tacit_worlds.agents.offline import Config
+from tacit_worlds.agents.td3_bc import Td3BcConfig
 
 Columns = Mapping[str, np.ndarray]
 

@@ -1,7 +1,7 @@
 """Stable-Baselines3's PPO against tacit's, which is not private either: 20,480 steps of cart and pole.
 
-The same work: the same simulator (`tacit.envs.cart_pole`, eight episodes side by side, which Stable-Baselines3 meets as
-one of its `VecEnv`s), steps, rollouts of 128, four epochs of four minibatches, networks of 64 and 64 tanh for actor
+The same work: the same simulator (`tacit_worlds.cart_pole`, eight episodes side by side, which Stable-Baselines3 meets
+as one of its `VecEnv`s), steps, rollouts of 128, four epochs of four minibatches, networks of 64 and 64 tanh for actor
 and critic, normalised observations and rewards (`VecNormalize`), bound on the gradient's norm, entropy, and a learning
 rate that falls along a line. One agent on the CPU, as Stable-Baselines3 advises for networks so small; tacit's time per
 agent falls further where it trains several at once.
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.agents import ppo
 from tacit.agents.heads import Categorical
-from tacit.envs.cart_pole import ACTIONS, HORIZON, CartPole
+from tacit_worlds.agents import ppo
+from tacit_worlds.cart_pole import ACTIONS, HORIZON, CartPole
 
 CONFIG = ppo.Config(20_480)
 

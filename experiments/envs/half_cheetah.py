@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.agents import ppo
 from tacit.agents.heads import Gaussian
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs import locomotion
-from tacit.envs.locomotion import HORIZON, Locomotion, Name
 from tacit.envs.rollouts import Array, FloatArray, Policies
 from tacit.errors import DataError
+from tacit_worlds import locomotion
+from tacit_worlds.agents import ppo
+from tacit_worlds.locomotion import HORIZON, Locomotion, Name
 
 __all__ = ["Robot", "collect", "evaluate", "lived", "normalised", "other_robots", "other_rows", "spec", "step"]
 
@@ -90,7 +90,7 @@ class Robot(Locomotion):
                 "a factor of the physics is not positive, or the robot is another one",
                 where="half_cheetah.Robot",
                 expected="finite factors > 0 of HalfCheetah-v5",
-                remedy="correct the factor, or take tacit.envs.locomotion.Locomotion for the other robot",
+                remedy="correct the factor, or take tacit_worlds.locomotion.Locomotion for the other robot",
             )
 
     @cached_property

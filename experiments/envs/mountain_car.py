@@ -19,11 +19,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tacit.agents.q_learning import LinearQ, epsilon_greedy, learn
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy
 from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import truth as _truth
+from tacit_worlds.agents.q_learning import LinearQ, epsilon_greedy, learn
 
 __all__ = [
     "ACTIONS",

@@ -7,7 +7,7 @@
 
 This is a job of days: 1,000 variations (HIV: 2,000), six agents each, networks of 150,000 parameters. The paper leaves
 open the steps, the learning rates and the sizes of the batches; `Training` holds ours (an agent of CartPole takes 70
-seconds of one core, all of them five days). `tacit.envs.populations` has parametric experts that are made in a second.
+seconds of one core, all of them five days). `tacit_worlds.populations` has parametric experts, made in a second.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from os import PathLike
 import numpy as np
 import numpy.typing as npt
 
-from tacit.agents import ppo
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Float32, Mlp
 from tacit.agents.stacked import Stacked
 from tacit.data.spec import Box
-from tacit.envs.populations import FLOOR, Name, Playing, World, variation, world
 from tacit.envs.serving import returns
 from tacit.errors import DataError, PlanError
+from tacit_worlds.agents import ppo
+from tacit_worlds.populations import FLOOR, Name, Playing, World, variation, world
 
 __all__ = ["Trained", "Training", "choose", "train"]
 

@@ -10,7 +10,7 @@ import pytest
 from tacit.cli import main
 from tacit.data import inspect
 from tacit.data.trajectories import Trajectories
-from tacit.envs import clinic
+from tacit_worlds import clinic
 
 
 @pytest.mark.parametrize(("unit", "units"), [("patient", 30), ("doctor", 3)])

@@ -14,7 +14,7 @@ from tacit.cli import main
 from tacit.data.columns import Column
 from tacit.data.spec import Box, Discrete, PublicSpec, space_of
 from tacit.data.trajectories import Trajectories
-from tacit.envs.maze import LAYOUTS, spec
+from tacit_worlds.maze import LAYOUTS, spec
 
 CANARY = "Ursula-4711"
 

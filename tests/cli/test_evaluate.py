@@ -25,8 +25,6 @@ from tacit.cli import main
 from tacit.cli.policies import policy_of
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
-from tacit.envs.chain import Chain, values
-from tacit.envs.chain import spec as chain_spec
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import MechanismError
 from tacit.hub import onnx_graph
@@ -38,6 +36,8 @@ from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.chain import Chain, values
+from tacit_worlds.chain import spec as chain_spec
 
 CANARY = "Ursula-4711"
 TRUTH = float(values().mean())

@@ -15,7 +15,7 @@ from tacit import hub
 from tacit.cli import main
 from tacit.data.mobility.days import Days
 from tacit.data.trajectories import Trajectories
-from tacit.envs.city import city
+from tacit_worlds.city import city
 
 CAUTION = "Caution  NOT TO BE USED: maps, origin-destination tables"
 

@@ -18,13 +18,13 @@ from tacit import hub
 from tacit.cli import imitate, main
 from tacit.cli.imitate_plan import cut
 from tacit.data.mobility.grids import H3Grid, RegularGrid
-from tacit.envs.city import city
 from tacit.errors import DataError
 from tacit.evaluation.movement.divergences import map_advice
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
+from tacit_worlds.city import city
 
 TOWN = ("--city", "60", "--days", "4", "--delta", "1e-3")
 """The options of `imitated`."""

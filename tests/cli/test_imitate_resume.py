@@ -16,10 +16,10 @@ import pytest
 
 from tacit import hub
 from tacit.cli import imitate, main
-from tacit.envs.city import city
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.devices import StackedDevices
+from tacit_worlds.city import city
 
 TOWN = ("imitate", "--city", "60", "--days", "3", "--epsilon", "4", "--delta", "1e-3", "--method", "pategail")
 BOX = ("--box", "39.76", "116.22", "40.04", "116.58", "--degrees", "0.01")

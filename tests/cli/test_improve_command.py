@@ -9,7 +9,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
-from tacit.envs import clinic
+from tacit_worlds import clinic
 
 PATIENTS = 300
 PROMISE = (

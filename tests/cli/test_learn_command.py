@@ -16,11 +16,11 @@ from tacit.cli import learn, main
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import FolderColumns
 from tacit.data.trajectories import Trajectories
-from tacit.envs import populations
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.units import Unit
+from tacit_worlds import populations
 
 TINY = ("--experts", "40", "--episodes", "3", "--horizon", "30", "--evaluate", "4")
 PROMISE = ("--epsilon", "8", "--delta", "1e-3")

@@ -10,10 +10,10 @@ import pytest
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.data.overlap import Overlap, find
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
-from tacit.envs.maze_public import other_rows
 from tacit.errors import DataError
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
+from tacit_worlds.maze_public import other_rows
 
 SPEC = PublicSpec(Box((-2.0, 0.0), (2.0, 10.0)), Box((-1.0,), (1.0,)), Box((0.0,), (1.0,)), "declared")
 

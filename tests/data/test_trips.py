@@ -16,8 +16,8 @@ from tacit.data.mobility import trips
 from tacit.data.mobility.days import SLOTS, Days, moves
 from tacit.data.mobility.grids import RegularGrid
 from tacit.data.mobility.trips import to_geoparquet, well_known_binary
-from tacit.envs.city import city
 from tacit.errors import DataError, FileError
+from tacit_worlds.city import city
 
 GRID = RegularGrid(39.4, 115.7, 41.1, 117.4, 0.01)
 HOME, WORK, SHOP = (int(GRID.cells(lat, lon)) for lat, lon in ((39.9, 116.3), (40.0, 116.5), (39.95, 116.4)))

@@ -12,10 +12,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from tacit.data.spec import Box, Discrete
-from tacit.envs.cart_pole import CartPole
 from tacit.envs.gym_domain import DomainEnv, GymDomain
 from tacit.envs.serving import SimulatedUsers, returns, serve
 from tacit.errors import DataError
+from tacit_worlds.cart_pole import CartPole
 
 Array = npt.NDArray[Any]
 BOX = Box((-4.8, -4.0, -0.5, -4.0), (4.8, 4.0, 0.5, 4.0))

@@ -3,9 +3,9 @@
 import numpy as np
 
 from tacit.data.memory import Memory
-from tacit.envs import clinic
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Remembered, collect, uniform
+from tacit_worlds import clinic
 
 MEMORY = Memory((0.7, 0.0, 0.0, 0.7, 1.0, 1.0))
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tacit.envs.acrobot import Acrobot
-from tacit.envs.cart_pole import CartPole
 from tacit.envs.serving import returns, serve
 from tacit.errors import DataError
+from tacit_worlds.acrobot import Acrobot
+from tacit_worlds.cart_pole import CartPole
 
 Array = npt.NDArray[Any]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tacit.data.spec import Discrete
-from tacit.envs import river_swim
 from tacit.envs.rollouts import Timed
 from tacit.envs.serving import serve
 from tacit.errors import DataError
+from tacit_worlds import river_swim
 
 RIVER = river_swim.RiverSwim()
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pytest
 
 from tacit.data.spec import Box, Discrete
-from tacit.envs import acrobot, cart_pole
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import DataError
+from tacit_worlds import acrobot, cart_pole
 
 Array = npt.NDArray[Any]
 

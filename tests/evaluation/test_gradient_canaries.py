@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from tacit.data.spec import Discrete
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError
 from tacit.evaluation.attacks import area
 from tacit.evaluation.canaries import PICKS, GradientScores, inner_products, leaps, pursued
 from tacit.methods import synthesis
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.pretraining import initial_model
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 SPEC = maze.spec(LAYOUTS["open"])
 PLAN = synthesis.TransitionsPlan(width=24, depth=2)

@@ -16,9 +16,9 @@ from test_report import CHROMIUM, NEEDS_CHROMIUM
 
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
-from tacit.envs.city import city
 from tacit.errors import DataError
 from tacit.evaluation.movement.maps import MOST_FLOWS, MOST_PLACES, Levels, Panel, corners, packed, render
+from tacit_worlds.city import city
 
 GRID = RegularGrid(39.4, 115.7, 41.1, 117.4, 0.01)
 HOSTILE = '</script><script>document.title="owned"</script>{{script}}'

@@ -13,11 +13,11 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
-from tacit.envs.city import city
 from tacit.errors import DataError, FileError
 from tacit.evaluation.movement.divergences import Line, Value, map_advice
 from tacit.evaluation.report import MovementReport, PolicyReport, picture, render, storage
 from tacit.evaluation.report.movement import MOST_BLOCKS, TIMES, frame_of, unusable
+from tacit_worlds.city import city
 
 UNUSABLE = "NOT TO BE USED: maps and tables of trips. 83 persons at this noise tell how people move, not where"
 PLAN = {

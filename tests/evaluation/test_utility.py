@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS, far_cells
 from tacit.evaluation.statistics import evaluate, interval
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS, far_cells
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from experiments.check import Figure
 from experiments.dppg_riverswim import COUNTERS, RECIPES, Occupation, grid, probabilities, row, success, value
 
 from experiments import figure3_budget, trust_region_coverage
-from tacit.envs.river_swim import RiverSwim
+from tacit_worlds.river_swim import RiverSwim
 
 
 def test_values_and_success_are_those_of_the_model() -> None:

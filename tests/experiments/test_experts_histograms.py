@@ -10,8 +10,8 @@ import pytest
 from experiments.store import Store
 
 from experiments import experts_histograms, tune_controllers
-from tacit.envs import populations
-from tacit.envs.acrobot import Acrobot
+from tacit_worlds import populations
+from tacit_worlds.acrobot import Acrobot
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from experiments.improvement_generators import LARGEST_REWARD, Ensemble, Ensembl
 from experiments.improvement_worlds import OtherClinic, of_clinic, other_clinic, world
 
 from experiments import improvement, improvement_logs, improvement_null, improvement_peers
-from tacit.envs import clinic, clinic_model
+from tacit_worlds import clinic, clinic_model
 
 TABLE = improvement_peers.TabularPlan(problem=of_clinic().problem)
 

@@ -34,9 +34,9 @@ from experiments import (
     tune_agents,
 )
 from tacit.data.trajectories import Trajectories
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
+from tacit_worlds.maze_layouts import LAYOUTS
 
 TABLES = (table1_mazes, table2_mazes)
 

@@ -13,10 +13,10 @@ from experiments.mobility_runs import DELTA, GEOLIFE, World
 from experiments.mobility_shadows import InMemory, Sums
 
 from experiments import mobility_ablation, mobility_attack, mobility_shadows
-from tacit.envs.city import city
 from tacit.methods import mobility
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.methods.mobility.places import STARTS
+from tacit_worlds.city import city
 
 CITY = city(GEOLIFE, 3, seed=5, preset="geolife").days
 WORLD = World(GEOLIFE, CITY, CITY, CITY, "invented people")

@@ -20,7 +20,7 @@ from experiments.mobility_neural import (
 from experiments.mobility_runs import GEOLIFE, World
 
 from tacit.data.mobility.days import SLOTS, Days
-from tacit.envs.city import city
+from tacit_worlds.city import city
 
 PEOPLE = city(6, 10, seed=3, preset="geolife").days
 SMALL = Settings(width=8, heads=2, batch=16, days=60, passes=1, rounds=1, discriminations=1)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from experiments.envs.paper_experts import Trained, Training, _absorbed, _features, choose, train
 
-from tacit.agents import ppo
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.stacked import Stacked
-from tacit.envs import cart_pole, hiv, populations
-from tacit.envs.acrobot import Acrobot
-from tacit.envs.populations import Playing, returns, variation, world
 from tacit.errors import DataError, PlanError
+from tacit_worlds import cart_pole, hiv, populations
+from tacit_worlds.acrobot import Acrobot
+from tacit_worlds.agents import ppo
+from tacit_worlds.populations import Playing, returns, variation, world
 
 SIZES = (4, 3, 2)
 PARAMETERS = Mlp(SIZES).parameters

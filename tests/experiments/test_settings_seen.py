@@ -43,12 +43,12 @@ from experiments import (
 from tacit import experts as learning
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
-from tacit.envs import acrobot, cart_pole, dosing, hiv, lunar_lander, populations, river_swim
-from tacit.envs.acrobot import Acrobot
 from tacit.methods.off_policy_evaluation import residual
 from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.methods.synthesis import discretisation
 from tacit.units import Unit
+from tacit_worlds import acrobot, cart_pole, dosing, hiv, lunar_lander, populations, river_swim
+from tacit_worlds.acrobot import Acrobot
 
 CACHED: tuple[Any, ...] = (
     audits.configuration,

@@ -11,7 +11,6 @@ import pytest
 from experiments.loop_grid import LoopGrid
 
 from tacit.data.mobility.days import Days
-from tacit.envs.city import city
 from tacit.errors import MechanismError
 from tacit.federation import FlowerDevices, client_app
 from tacit.methods import mobility
@@ -21,6 +20,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.devices import Device
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.units import Unit
+from tacit_worlds.city import city
 
 PEOPLE = 6
 UNIT = Unit("person", "add_or_remove", PEOPLE)

@@ -25,7 +25,7 @@ BASELINES = "tacit.methods.synthesis.baselines"
 
 def agent(name: str, config: str) -> None:
     """An agent trained on the three records, whose actions are discrete."""
-    home: Any = import_module(f"tacit.agents.{name}")
+    home: Any = import_module(f"tacit_worlds.agents.{name}")
     rows = {key: np.asarray(value) for key, value in columns().items() if key != "spec"}
     home.train(rows, getattr(home, config)(steps=1), seeds=[0])
 

@@ -12,14 +12,15 @@ import torch
 from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run
 
-from tacit.agents import discrete_offline, edac, heads, iql, ppo, q_learning, td3_bc
+from tacit.agents import discrete_offline, heads
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.learners import BC, CQL, DQN
 from tacit.agents.networks import Mlp
-from tacit.agents.offline import Fourier
 from tacit.agents.stacked import Stacked
-from tacit.agents.tables import Table
 from tacit.agents.torch_network import TorchNetwork
+from tacit_worlds.agents import edac, iql, ppo, q_learning, td3_bc
+from tacit_worlds.agents.offline import Fourier
+from tacit_worlds.agents.tables import Table
 
 AREA = "agents"
 LOW, HIGH = (-1.0, -1.0), (1.0, 1.0)

@@ -18,9 +18,9 @@ from tacit.agents.learners import BC, CQL, DQN
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.agents.stacked import Stacked
-from tacit.envs import cart_pole
 from tacit.methods.experts.published import MixedTraining
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
+from tacit_worlds import cart_pole
 
 AREA = "experts"
 COUNT, FLOOR = 100, 0.1

@@ -13,11 +13,11 @@ from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run
 
 from tacit import Ledger, Unit, mobility
-from tacit.envs.city import city
 from tacit.methods.mobility import baselines, pategail
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit_worlds.city import city
 
 AREA = "mobility"
 PEOPLE = 60

@@ -17,12 +17,12 @@ from tests.golden.runs import TRAINED, Numbers, Run, variant
 from tacit import Ledger, Register, Unit, UserVault
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
-from tacit.envs import cart_pole, river_swim
 from tacit.envs.rollouts import Timed
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient.baselines import ucb_vi
 from tacit.methods.policy_gradient.recipes import published_epsilon
 from tacit.privacy.noise.secret import SecretNoise
+from tacit_worlds import cart_pole, river_swim
 
 AREA = "policy_gradient"
 UNIT = Unit("swimmer", "add_or_remove", 5_000)

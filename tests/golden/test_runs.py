@@ -18,8 +18,9 @@ import pytest
 from tests.golden import runs
 from tests.golden.runs import EXACT, TRAINED, Run
 
+import tacit_worlds.agents
 from tacit import agents, methods, policy_gradient, synthesis
-from tacit.agents import iql
+from tacit_worlds.agents import iql
 
 AREAS = (
     "agents",
@@ -215,7 +216,8 @@ def test_every_method_and_agent_has_a_golden_run_with_its_defaults() -> None:
     tables = [importlib.import_module(f"tests.golden.test_run_{area}").RUNS for area in AREAS]
     things = [thing for table in tables for run in table.values() for thing in run.defaults()]
     plans = {one for one in classes(methods) if hasattr(one, "method") and hasattr(one, "parts")}
-    configurations = {one for one in classes(agents) if hasattr(one, "learner") or one.__name__ == "Config"}
+    learning = classes(agents) | classes(tacit_worlds.agents)
+    configurations = {one for one in learning if hasattr(one, "learner") or one.__name__ == "Config"}
     wanted = {one for one in plans | configurations if not getattr(one, "_is_protocol", False)}
     assert len(plans) > 20
     assert len(configurations) > 3

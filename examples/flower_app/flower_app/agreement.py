@@ -11,9 +11,9 @@ from typing import Any
 from flwr.app import Context
 
 from tacit import Ledger, Unit
-from tacit.envs.city import GRID
 from tacit.methods import mobility
 from tacit.methods.mobility import pategail
+from tacit_worlds.city import GRID
 
 PEOPLE = 1_000
 """The declared population: at most so many devices may ever be connected."""

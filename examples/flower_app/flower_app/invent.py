@@ -12,7 +12,7 @@ import numpy as np
 
 from flower_app import agreement
 from tacit.data.mobility.days import Days
-from tacit.envs.city import city
+from tacit_worlds.city import city
 
 
 def main(folder: Path) -> None:

@@ -10,9 +10,9 @@ from flwr.serverapp import Grid, ServerApp
 from flower_app import agreement
 from tacit import hub
 from tacit.data.mobility.days import spec_of
-from tacit.envs.city import GRID
 from tacit.federation import FlowerDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit_worlds.city import GRID
 
 app = ServerApp()
 

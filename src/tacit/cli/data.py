@@ -59,7 +59,7 @@ def chain(command: DataChain) -> None:
         DataError: there is nobody.
         FileError: the folder exists or cannot be written.
     """
-    from tacit.envs.chain import collect, spec
+    from tacit_worlds.chain import collect, spec
 
     if command.people < 1:
         raise DataError(
@@ -82,7 +82,7 @@ def clinic(command: DataClinic) -> None:
         DataError: there are no patients or no doctors.
         FileError: the folder exists or cannot be written.
     """
-    from tacit.envs.clinic import collect, doctors, spec
+    from tacit_worlds.clinic import collect, doctors, spec
 
     if min(command.patients, command.doctors) < 1:
         raise DataError(
@@ -105,7 +105,7 @@ def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") ->
     Raises:
         DataError: there is no such layout, or no step.
     """
-    from tacit.envs.maze import LAYOUTS, collect, spec
+    from tacit_worlds.maze import LAYOUTS, collect, spec
 
     _require_some(layout, steps, "steps")
     columns: dict[str, Any] = collect(LAYOUTS[layout], steps, seed=seed)
@@ -114,7 +114,7 @@ def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") ->
 
 def _episodes(layout: str, episodes: int, *, seed: int) -> Trajectories:
     """Whole episodes of a maze, each a unit of its own; errors as of `simulate`."""
-    from tacit.envs.maze import LAYOUTS, goal_episodes
+    from tacit_worlds.maze import LAYOUTS, goal_episodes
 
     _require_some(layout, episodes, "episodes")
     data = goal_episodes(LAYOUTS[layout], episodes, seed=seed)
@@ -128,8 +128,8 @@ def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Traj
     Raises:
         DataError: there is no such layout, no maze, or no number of episodes.
     """
-    from tacit.envs.maze import LAYOUTS, goal_episodes
-    from tacit.envs.maze_public import other_mazes
+    from tacit_worlds.maze import LAYOUTS, goal_episodes
+    from tacit_worlds.maze_public import other_mazes
 
     _require_some(layout, mazes, "mazes")
     _require_some(layout, episodes or 0, "episodes")
@@ -145,7 +145,7 @@ def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Traj
 
 
 def _require_some(layout: str, count: int, what: str) -> None:
-    from tacit.envs.maze import LAYOUTS
+    from tacit_worlds.maze import LAYOUTS
 
     if layout not in LAYOUTS or count < 1:
         raise DataError(

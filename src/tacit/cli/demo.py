@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from tacit.agents.iql import IqlConfig, train_tables
 from tacit.cli import synthesis_runs
 from tacit.cli.budget import promised, thrown_away
 from tacit.cli.console import Advance, progress, say
@@ -21,7 +20,6 @@ from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, set
 from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs.maze import LAYOUTS, spec
 from tacit.evaluation.canaries import GradientScores, leaps
 from tacit.evaluation.membership import attack, losses
 from tacit.evaluation.one_run import audit, plant
@@ -35,6 +33,8 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.agents.iql import IqlConfig, train_tables
+from tacit_worlds.maze import LAYOUTS, spec
 
 LAYOUT, DELTA = "umaze", 1e-7
 TRAINING, SAMPLING = "Training with privacy", "Sampling"

@@ -22,11 +22,11 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.files import SUFFIXES
 from tacit.data.mobility.grids import EARTH_KM, Grid, RegularGrid, grid_from_json
 from tacit.data.mobility.points import require_zone
-from tacit.envs import city
 from tacit.errors import DataError, FileError
 from tacit.methods import mobility
 from tacit.methods.mobility import baselines, pategail
 from tacit.units import Unit
+from tacit_worlds import city
 
 Kind = Literal["city", "points", "plt", "cells"]
 """Where the days come from."""

@@ -36,8 +36,6 @@ from tacit.cli.run_folder import (
     settings_of,
 )
 from tacit.data.trajectories import Trajectories
-from tacit.envs import populations
-from tacit.envs.populations import World
 from tacit.errors import DataError
 from tacit.evaluation.report import Consensus, ExpertsReport, Votes
 from tacit.evaluation.report import Played as Row
@@ -52,6 +50,8 @@ from tacit.methods.experts.votes import PART
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.vault.vault import Vault
+from tacit_worlds import populations
+from tacit_worlds.populations import World
 
 FOLDER = "policy"
 GUESSED = (

@@ -23,8 +23,6 @@ from tacit.cli.plan_declarations import Clone, Learn
 from tacit.cli.worlds import LONGEST, OwnDomain
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec
-from tacit.envs import populations
-from tacit.envs.populations import World
 from tacit.envs.rollouts import Domain
 from tacit.errors import DataError, FileError, PlanError
 from tacit.methods.experts import Given, LinearClone, MlpClone, ReturnWeight, ReturnWeighted, Uniform, Votes
@@ -33,6 +31,8 @@ from tacit.methods.experts.consensus import CONSENSUS, Consensus
 from tacit.methods.experts.published import FLOOR, paper, published_setting
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.units import Unit
+from tacit_worlds import populations
+from tacit_worlds.populations import World
 
 refused, meaningless = partial(options.refused, "learn"), partial(options.meaningless, "learn")
 _OWN = {

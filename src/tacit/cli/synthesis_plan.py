@@ -21,7 +21,6 @@ from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods import selection, synthesis
 from tacit.methods.synthesis import Curiosity, Pretraining, Raking, TransitionsPlan, trajectories
@@ -33,6 +32,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
+from tacit_worlds.maze_layouts import LAYOUTS
 
 PRIVORL: Literal["privorl"] = "privorl"
 PRIVORL_J: Literal["privorl-j"] = "privorl-j"
@@ -333,7 +333,7 @@ def _require_world(command: Synthesize, spec: PublicSpec) -> None:
             expected=f"one of {', '.join((*LAYOUTS, CLINIC))}",
             remedy="choose one of these, or leave --world out",
         )
-    from tacit.envs import clinic, maze
+    from tacit_worlds import clinic, maze
 
     bounds = clinic.spec() if name == CLINIC else maze.spec(LAYOUTS[name])
     if (bounds.observation, bounds.action) != (spec.observation, spec.action):

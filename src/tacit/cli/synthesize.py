@@ -38,7 +38,6 @@ from tacit.cli.synthesis_plan import (
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
-from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.errors import DataError, HardwareError, PlanError
 from tacit.evaluation.sequences import Sequences
 from tacit.hardware import torch_device
@@ -47,6 +46,7 @@ from tacit.methods.synthesis.baselines.plan import table_plan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.maze_layouts import LAYOUTS, Layout
 
 refused, meaningless = partial(options.refused, "synthesize"), partial(options.meaningless, "synthesize")
 Columns = Mapping[str, np.ndarray[Any, Any]]

@@ -20,14 +20,14 @@ import numpy.typing as npt
 from tacit import plain_files
 from tacit.agents.heads import Gaussian
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs import populations
-from tacit.envs.gym import simulator
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.errors import DataError, FileError, PlanError, TacitError
 from tacit.methods.policy_gradient import AnyPlan, OneHot, Policy
 from tacit.methods.policy_gradient.recipes import Recipe
+from tacit_worlds import populations
+from tacit_worlds.gym import simulator
 
 TACITS_OWN = ("river-swim", "dosing-0", "dosing-1", "clinic")
 """Environments that Gymnasium does not know."""

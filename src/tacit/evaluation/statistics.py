@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from tacit.envs.maze import normalised, random_start, rollout
-from tacit.envs.maze_layouts import Layout, far_cells
 from tacit.envs.rollouts import Policies
 from tacit.errors import DataError
+from tacit_worlds.maze import normalised, random_start, rollout
+from tacit_worlds.maze_layouts import Layout, far_cells
 
 Floats = npt.NDArray[np.float64]
 Key = TypeVar("Key", bound=Hashable)

@@ -13,7 +13,6 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.trajectories import Trajectories
-from tacit.envs.cart_pole import CartPole, spec
 from tacit.methods.experts.anchors import Uniform
 from tacit.methods.experts.clones import LinearClone
 from tacit.methods.experts.votes import Votes
@@ -21,6 +20,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.cart_pole import CartPole, spec
 
 UNIT = Unit("expert", relation="add_or_remove", population=200)
 DELTA = 1 / 400

@@ -12,13 +12,13 @@ from pole_experts import HIGH, LOW, POLICY
 
 from tacit.agents.policies import Acting
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.cart_pole import CartPole, spec
-from tacit.envs.river_swim import RiverSwim
-from tacit.envs.river_swim import spec as river
 from tacit.errors import PlanError
 from tacit.methods.experts import anchors
 from tacit.methods.experts.anchors import Given, Uniform, points, visited
 from tacit.serialization import read
+from tacit_worlds.cart_pole import CartPole, spec
+from tacit_worlds.river_swim import RiverSwim
+from tacit_worlds.river_swim import spec as river
 
 POINTS = np.array([[0.1, 0.2, 0.0, 0.0], [1.0, -1.0, 0.1, 0.2]], np.float32)
 

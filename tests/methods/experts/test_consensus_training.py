@@ -20,7 +20,6 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.agents.stacked import Stacked
 from tacit.data.trajectories import Trajectories
-from tacit.envs.cart_pole import CartPole, spec
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.experts import training
 from tacit.methods.experts.clones import LinearClone
@@ -32,6 +31,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
+from tacit_worlds.cart_pole import CartPole, spec
 
 FLOOR = 0.05
 """What the logs of `pole_experts.columns` give the other action."""

@@ -14,7 +14,6 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.agents.stacked import Stacked
 from tacit.data.trajectories import Trajectories
-from tacit.envs.cart_pole import spec
 from tacit.errors import PlanError
 from tacit.methods import experts
 from tacit.methods.experts.consensus import Consensus
@@ -27,6 +26,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.cart_pole import spec
 
 ACTIONS = {"acrobot": 3, "lunar_lander": 4, "cart_pole": 2, "hiv": 4}
 GRID = Unit("expert", relation="add_or_remove", population=3_000)

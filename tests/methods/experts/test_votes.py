@@ -29,7 +29,6 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs.cart_pole import CartPole
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.experts.algorithm import fit
 from tacit.methods.experts.anchors import Given, Uniform
@@ -41,6 +40,7 @@ from tacit.methods.experts.votes import Ballot, Vote, Votes
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
+from tacit_worlds.cart_pole import CartPole
 
 WEIGHT = ReturnWeight(low=0.0, high=40.0)
 CLONE = LinearClone(features=FEATURES, actions=2)

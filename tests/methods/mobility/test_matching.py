@@ -11,7 +11,6 @@ import pytest
 from tacit.data.mobility.days import Days, symbols
 from tacit.data.mobility.grids import RegularGrid
 from tacit.envs import movement
-from tacit.envs.city import city
 from tacit.envs.spaces import Anywhere
 from tacit.errors import PlanError
 from tacit.evaluation.movement import divergences
@@ -19,6 +18,7 @@ from tacit.methods.mobility import shrinkage
 from tacit.methods.mobility.matching import Matching, match
 from tacit.methods.mobility.moves import Weights, histograms
 from tacit.methods.mobility.simulator import Layout, TablePolicy
+from tacit_worlds.city import city
 
 GRID = RegularGrid(0, 0, 1, 1, 0.1)
 WEIGHTS = Weights()

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tacit.data.mobility.days import EXPLORE, HOME, STAY
-from tacit.envs.city import city
 from tacit.errors import PlanError
 from tacit.methods.mobility.moves import DAY_SIZE, DAY_SIZES, Moves, Vector, Weights, day_bins, histograms, states
 from tacit.methods.mobility.simulator import Layout
+from tacit_worlds.city import city
 
 COARSE = Layout(times=1, stays=(1,))
 AWAY, AT_HOME = 0, 1

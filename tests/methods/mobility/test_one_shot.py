@@ -13,7 +13,6 @@ from tests.geolife import PEOPLE as GEOLIFE_PEOPLE
 from tests.geolife import geolife
 
 from tacit.data.mobility.days import Days
-from tacit.envs.city import city
 from tacit.errors import PlanError, PlanExhausted
 from tacit.evaluation.movement.divergences import reference, sequence
 from tacit.methods import mobility
@@ -29,6 +28,7 @@ from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.city import city
 
 PEOPLE, DELTA = 300, 1e-4
 UNIT = Unit("person", "add_or_remove", PEOPLE)

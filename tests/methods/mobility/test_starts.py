@@ -10,7 +10,6 @@ from tests.geolife import PEOPLE, geolife
 
 from tacit.data.mobility.days import Days, spec_of
 from tacit.data.mobility.grids import H3Grid, RegularGrid
-from tacit.envs import city
 from tacit.errors import DataError
 from tacit.evaluation.movement.measures import jensen_shannon
 from tacit.methods.mobility import blocks
@@ -24,6 +23,7 @@ from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import city
 
 GRID = RegularGrid(0.0, 0.0, 0.9, 0.9, 0.1)  # 10 x 10 cells
 HALVES = 0.5**0.5

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.envs.city import city
 from tacit.methods.mobility import shrinkage
 from tacit.methods.mobility.moves import Weights, histograms
 from tacit.methods.mobility.simulator import Layout
+from tacit_worlds.city import city
 
 LAYOUT = Layout(times=4)
 WEIGHTS = Weights()

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tacit.data.trajectories import Trajectories
-from tacit.envs import chain
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.policies import Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
@@ -17,6 +16,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
+from tacit_worlds import chain
 
 PROBLEM = Problem(gamma=chain.GAMMA, horizon=60, return_range=(0.0, 1.0))
 FEATURES = OneHot(39)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from gpope_cases import BASE, DELTA, FEATURES, PROBLEM, TARGET, open_vault, simulated, unit_of
 
-from tacit.envs import chain
 from tacit.errors import AccountingError, PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
@@ -20,6 +19,7 @@ from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
 from tacit.methods.off_policy_evaluation.step_sizes import iterate, means, unit_rows
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit_worlds import chain
 
 DENSE = BellmanStatistics(PROBLEM, TARGET, None, FEATURES, "gtd")
 

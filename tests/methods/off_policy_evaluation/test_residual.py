@@ -23,7 +23,6 @@ from small_mdp import (
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import chain
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot, Smoothness
@@ -47,6 +46,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import chain
 
 CHAIN = Problem(gamma=chain.GAMMA, horizon=60, return_range=(0.0, 1.0))
 ON = ResidualRegression(problem=PROBLEM, features=OneHot(2), on_policy=True)

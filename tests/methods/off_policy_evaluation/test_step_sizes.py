@@ -10,13 +10,13 @@ import pytest
 from gpope_cases import BASE, DELTA, PROBLEM, TARGET, Chosen, open_vault, simulated, unit_of
 
 from tacit.data.trajectories import Trajectories
-from tacit.envs import chain
 from tacit.errors import DataError, PlanError
 from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
 from tacit.methods.off_policy_evaluation.step_sizes import iterate, mspbe, summarise, tune, unit_rows
+from tacit_worlds import chain
 
 UNITS, STEPS = 40, 12
 

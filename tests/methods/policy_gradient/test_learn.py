@@ -15,8 +15,6 @@ from tacit.agents.features import OneHot
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, Value
-from tacit.envs.river_swim import RiverSwim, policy_values
-from tacit.envs.river_swim import spec as river
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.policy_gradient import recipes
@@ -28,6 +26,8 @@ from tacit.methods.policy_gradient.trust_region import KL, L2
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
+from tacit_worlds.river_swim import RiverSwim, policy_values
+from tacit_worlds.river_swim import spec as river
 
 UNIT = Unit("swimmer", "add_or_remove", 10_000)
 SOFTMAX = Policy(OneHot(6), Mlp((6, 2), gain=0.0), Categorical(2))

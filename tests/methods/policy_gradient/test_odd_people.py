@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.envs import cart_pole
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import Learned, Policy, PolicyGradientPlan, fit
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
+from tacit_worlds import cart_pole
 
 UNIT = Unit("person", "add_or_remove", 100)
 HORIZON = 12

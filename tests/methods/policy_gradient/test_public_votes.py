@@ -15,13 +15,13 @@ from vote_cases import DIRECTIONS, GRID, LENGTH, PEOPLE, POLICY, ROUNDS, Some, p
 
 from tacit import hub
 from tacit.agents.policies import Policy
-from tacit.envs.cart_pole import CartPole
-from tacit.envs.cart_pole import spec as pole
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.policy_gradient import Ramp, Votes, fit, recipes, votes
 from tacit.units import Unit
+from tacit_worlds.cart_pole import CartPole
+from tacit_worlds.cart_pole import spec as pole
 
 EVERYBODY = [list(range(PEOPLE))] * ROUNDS
 

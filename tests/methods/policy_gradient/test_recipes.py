@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tacit.envs import acrobot, cart_pole, dosing, river_swim
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.units import Unit
+from tacit_worlds import acrobot, cart_pole, dosing, river_swim
 
 UNIT = Unit("person", "add_or_remove", 10_000)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.envs import river_swim
 from tacit.envs.rollouts import Timed
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
@@ -20,6 +19,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
+from tacit_worlds import river_swim
 
 RIVER = river_swim.RiverSwim()
 PLAN = UcbVi(states=6, actions=2, horizon=20, rounds=120, bonus=1.0)

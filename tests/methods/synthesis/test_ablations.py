@@ -10,8 +10,6 @@ import pytest
 import torch
 
 from tacit.data.trajectories import Trajectories
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError
 from tacit.methods import synthesis
 from tacit.methods.synthesis.ablations import NAMES, Name, ablation, curious, pretrained_only
@@ -19,6 +17,8 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 LAYOUT = LAYOUTS["open"]
 UNIT = Unit("transition", "add_or_remove", 5_000)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.agents import iql
 from tacit.data import Box, PublicSpec, Trajectories
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods import synthesis
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.agents import iql
 
 ROWS, LEVEL = 2_000, 0.25
 UNIT = Unit("transition", "add_or_remove", ROWS)

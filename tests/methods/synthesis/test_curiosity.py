@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tacit.envs import maze
 from tacit.methods.synthesis import curiosity
 from tacit.methods.synthesis.curiosity import NoveltyScore, Pool, most_novel, replace
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.pretraining import initial_model
 from tacit.methods.synthesis.settings import Curiosity
+from tacit_worlds import maze
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -9,13 +9,13 @@ import pytest
 from tests.methods.synthesis.baselines.ring_table import SPEC, ring_columns
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods.synthesis.baselines.mst import MstPlan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.vault.plan import public_fields
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 MAZE = maze.spec(LAYOUTS["ring"])
 ROWS = maze.collect(LAYOUTS["ring"], 5_000, agents=50, seed=901)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.envs import maze
 from tacit.errors import DataError, PlanError
 from tacit.methods.synthesis import curiosity
 from tacit.methods.synthesis.diffusion import draw, row_losses, sample
@@ -17,6 +16,7 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.pretraining import initial_model, pretrain
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
+from tacit_worlds import maze
 
 LAYOUT = maze.LAYOUTS["ring"]
 ENCODER = Encoder.from_bounds(maze.spec(LAYOUT))

@@ -18,13 +18,14 @@ from vault_cases import unit_of
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, Value
-from tacit.envs import cart_pole, serving
+from tacit.envs import serving
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
 from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.noise import lattice
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.user_vault import UserVault
+from tacit_worlds import cart_pole
 
 ROUNDS, PEOPLE, HORIZON, MET = 5, 5, 24, 1
 SCALED = Scaled(cart_pole.LOW, cart_pole.HIGH)

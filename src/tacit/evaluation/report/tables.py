@@ -51,8 +51,8 @@ from tacit.evaluation.statistics import Starts, Straight, evaluate, interval
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
 if TYPE_CHECKING:
-    from tacit.envs.maze import Layout
     from tacit.evaluation.membership import LossAttack
+    from tacit_worlds.maze import Layout
 
 Table = Mapping[str, NDArray[Any]]
 Named = Sequence[tuple[str, Table]]
@@ -231,7 +231,7 @@ def _scores(
 
 def maze_dynamics(layout: Layout, table: Table) -> Dynamics:
     """`dynamics` against the maze's own simulator; rewards are those of a row's own observation, as in its data."""
-    from tacit.envs import maze
+    from tacit_worlds import maze
 
     return dynamics(
         table,
@@ -306,7 +306,7 @@ def curves(
 
 def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed: int) -> Map:
     """Positions of some rows of each (label, kind, table) over the maze."""
-    from tacit.envs.maze_layouts import CELL_ORIGIN
+    from tacit_worlds.maze_layouts import CELL_ORIGIN
 
     generator = np.random.default_rng(seed)
     points = []
@@ -440,7 +440,7 @@ def whole_trajectories(
         layout: the maze that they are paths through; without one, trajectories with discrete actions are time lines.
         state: column of the observation in time lines, and its name.
     """
-    from tacit.envs.maze_layouts import CELL_ORIGIN
+    from tacit_worlds.maze_layouts import CELL_ORIGIN
 
     errors = None if layout is None else maze_errors(layout, synthetic)
     close = None
@@ -463,7 +463,7 @@ def whole_trajectories(
 
 def maze_errors(layout: Layout, sequences: Sequences) -> SequenceDynamics | None:
     """Errors against the maze's own simulator; None where every row starts inside a wall."""
-    from tacit.envs import maze
+    from tacit_worlds import maze
 
     states = np.asarray(sequences.columns["observations"])
     if maze.in_wall(layout, states[:, :2]).all():

@@ -77,6 +77,6 @@ def _require_fit(plan: AnyPlan, spec: PublicSpec, world: object) -> None:
         raise PlanError(
             f"a {type(world).__name__} is no simulator",
             where="experts.fit",
-            expected="world= with the methods starts, step and observe, such as tacit.envs.cart_pole.CartPole()",
+            expected="world= with the methods starts, step and observe, such as tacit_worlds.cart_pole.CartPole()",
             remedy='pass that, or populations.world("...").domain',
         )

@@ -136,7 +136,7 @@ def _steps(rate: float, sigma: float, epsilon: float, delta: float) -> int:
 
 
 FLOOR = 0.02
-"""p_min, our choice: no value of it is left in the paper's text. Experts of `tacit.envs.populations` keep this one."""
+"""p_min, our choice: no value of it is left in the paper's text. Those of `tacit_worlds.populations` keep this one."""
 
 NOISELESS_STEPS = 10_000
 """Steps of a setting of which none is noisy, our choice: the paper trains "as long as possible", which has no end."""
@@ -150,7 +150,7 @@ class Setting:
     """What the paper reports for one task and one epsilon.
 
     Args:
-        task: a world of `tacit.envs.populations`.
+        task: a world of `tacit_worlds.populations`.
         epsilon: what the published accounting says of it.
         trajectories: n_r; 0 is DP-SGD alone.
         stable_fraction: the probability of a noiseless step; 1 is training on prefixes alone.

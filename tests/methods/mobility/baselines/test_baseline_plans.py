@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tacit.data.mobility.days import Days
-from tacit.envs.city import city
 from tacit.errors import PlanError, TacitError
 from tacit.evaluation.movement.divergences import sequence
 from tacit.methods.mobility import baselines
@@ -22,6 +21,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds.city import city
 
 PEOPLE, DELTA = 400, 1e-4
 UNIT = Unit("person", "add_or_remove", PEOPLE)

@@ -11,7 +11,6 @@ import pytest
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import chain
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation import baselines
 from tacit.methods.off_policy_evaluation.algorithm import fit
@@ -25,6 +24,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import chain
 
 PROBLEM = Problem(gamma=0.99, horizon=100, return_range=(0.0, 1.0))
 FEATURES = OneHot(39)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.methods.synthesis.baselines.ring_table import SPEC, UNIT, joint, ring_columns, total_variation, vault_in
 
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis.baselines import TableSynthesizer, mst
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.vault.plan import public_fields
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 
 def plan_of(epsilon: float = 4.0, discretisation: Discretisation | None = None) -> mst.MstPlan:

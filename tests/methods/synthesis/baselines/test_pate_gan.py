@@ -14,8 +14,6 @@ import torch
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError, PlanExhausted, TacitError
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.baselines import pate_gan
@@ -27,6 +25,8 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 LAYOUT = LAYOUTS["open"]
 SPEC = maze.spec(LAYOUT)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.methods.synthesis.baselines.ring_table import SPEC, UNIT, joint, ring_columns, total_variation, vault_in
 
-from tacit.envs import maze
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines import pgm
 from tacit.methods.synthesis.baselines.graphical import model_cells
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.vault.plan import public_fields
+from tacit_worlds import maze
+from tacit_worlds.maze_layouts import LAYOUTS
 
 
 def test_a_run_keeps_its_promise_with_gaussians_alone(tmp_path: Path) -> None:

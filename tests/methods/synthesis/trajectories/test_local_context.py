@@ -12,8 +12,6 @@ import torch
 from trajectory_cases import PEOPLE, clinic_courses, maze_episodes, small, vault_of
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.maze import goal_episodes
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
@@ -28,6 +26,8 @@ from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.pretraining import noise_of, public_encoder, visited
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.vault import plan as plans
+from tacit_worlds.maze import goal_episodes
+from tacit_worlds.maze_layouts import LAYOUTS
 
 SPEC = PublicSpec(Box((0.0, 0.0), (4.0, 2.0)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(1.0, 1.0))
 X, Y = Axis("observations", 0, (0.0, 1.0, 2.0, 3.0, 4.0)), Axis("observations", 1, (0.0, 1.0, 2.0))

@@ -11,9 +11,6 @@ import torch
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import clinic
-from tacit.envs.maze import goal_episodes
-from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.fragments import FragmentEncoder, windows
@@ -22,6 +19,9 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit_worlds import clinic
+from tacit_worlds.maze import goal_episodes
+from tacit_worlds.maze_layouts import LAYOUTS
 
 PEOPLE = Unit("person", "add_or_remove", 300)
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")

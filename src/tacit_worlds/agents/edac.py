@@ -1,0 +1,203 @@
+"""EDAC (An et al. 2021, arXiv:2110.01548), several agents trained at once.
+
+As in the paper: soft actor-critic whose value is the smallest of N critics, and critics that are trained to disagree
+outside the data: the cosines between their slopes in the action are penalised at the data's actions (equation 7).
+Choices of our own: standardised states and rewards, fewer critics, a learning rate that falls to 0 at the end; what is
+returned is the mean action, tanh(mean), without noise.
+
+The critics are piecewise linear in their inputs (ReLU, no LayerNorm): where the units that are on stay on, a value and
+its slope in the action are linear in what enters. So the gradient of any sum of values and slopes is that of one pass
+with other rows, and needs no second differentiation (`critic_gradient`).
+
+How members are stacked: `tacit_worlds.agents.offline`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tacit_worlds.agents.offline import (
+    Batch,
+    Fourier,
+    Learner,
+    Members,
+    Policy,
+    Watch,
+    train,
+    train_tables,
+)
+from tacit_worlds.agents.perceptrons import (
+    Layers,
+    Trace,
+    backward,
+    forward,
+    input_slopes,
+    layer_slopes,
+    network,
+    parameter_slopes,
+    product,
+    where_on,
+)
+from tacit_worlds.agents.tables import COUNT, DISCOUNT, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
+
+__all__ = ["EdacConfig", "Policy", "Watch", "train", "train_tables"]
+
+_LOG_STD = (-5.0, 2.0)  # smallest and largest logarithm of the policy's standard deviation
+
+
+@dataclass(frozen=True)
+class EdacConfig:
+    """Hyper-parameters, chosen on public mazes, where they want `features` too (`experiments.synthesis_agents`).
+
+    Args:
+        steps: number of steps.
+        batch: rows per step and member.
+        width: units of the two hidden layers of every network.
+        critics: N.
+        discount: gamma.
+        diversity: eta, weight of the critics' cosines.
+        temperature: first weight of the policy's entropy; it then keeps the entropy near minus the width of an action.
+        learning_rate: of Adam, until it falls.
+        fall: share of the steps, at the end, in which the learning rate falls to 0 along a half cosine.
+        target_rate: step of the moving averages that the targets are.
+        features: Fourier features of the states, for values that are cut by walls; the paper has none.
+
+    Raises:
+        PlanError: a value is outside its range.
+    """
+
+    steps: int = 5_000
+    batch: int = 128
+    width: int = 64
+    critics: int = 5
+    discount: float = 0.99
+    diversity: float = 1.0
+    temperature: float = 0.1
+    learning_rate: float = 1e-3
+    fall: float = 0.3
+    target_rate: float = 0.02
+    features: Fourier | None = None
+
+    def __post_init__(self) -> None:
+        in_range(
+            self,
+            steps=COUNT,
+            batch=COUNT,
+            width=COUNT,
+            critics=TWO,
+            discount=DISCOUNT,
+            diversity=NOT_NEGATIVE,
+            temperature=POSITIVE,
+            learning_rate=POSITIVE,
+            fall=SHARE,
+            target_rate=SHARE,
+        )
+
+    def learner(self, members: Members) -> Learner:
+        """N critics with their targets, the policy and the weight of its entropy."""
+        d, d_a, hidden = members.observation, members.action, (self.width, self.width)
+        q = members.networks((d + d_a, *hidden, 1), copies=self.critics)
+        policy, target = members.networks((d, *hidden, 2 * d_a)), q.copy()
+        level = torch.full_like(policy.theta[:, :1], math.log(self.temperature))
+        noises = members.normal((2, self.batch, d_a))
+
+        def step(number: int, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+            now, following = next(noises).unbind(1)
+            temperature = level.exp()
+            climb, log_chance = policy_gradient(policy.layers, q.layers, temperature, batch, now)
+            descent = critic_gradient(q.layers, target.layers, policy.layers, temperature, batch, following, self)
+            return descent, climb, d_a - log_chance
+
+        *below, weight, bias = policy.layers
+        return Learner(
+            [q.theta, policy.theta, level],
+            [*below, weight[..., :d_a], bias[..., :d_a]],
+            step,
+            lambda number: target.approach(q, self.target_rate),
+        )
+
+
+def critic_gradient(
+    q: Layers, target: Layers, policy: Layers, temperature: Tensor, batch: Batch, noise: Tensor, config: EdacConfig
+) -> Tensor:
+    """Of all critics' mean squared errors and eta times the cosines of their slopes, [K N, P].
+
+    A row has the derivatives `by_value` in its value and `by_slope` in its slope. With the same units on, its share is
+    the gradient of the output for the row by_value (s, a) + (0, by_slope), where biases are multiplied with by_value.
+    """
+    s, a, r, s_next, alive = batch
+    members, rows, actions = a.shape
+    following, log_chance = act(network(policy, s_next, norm=False), noise)
+    least = _all(target, s_next, following).outputs.view(members, -1, rows).amin(1)
+    goal = torch.addcmul(r, alive, least - temperature * log_chance, value=config.discount)
+    found = _all(q, s, a)
+    slopes = layer_slopes(q, found, torch.ones_like(found.outputs))
+    slope = input_slopes(q, slopes, actions)
+    error = found.outputs.view(members, -1, rows) - goal[:, None]
+    by_value = (2.0 / rows) * error.view_as(found.outputs)
+    by_slope = config.diversity * by_cosines(slope.view(members, -1, rows, actions)).view_as(slope)
+
+    pairs, *hidden = found.entering
+    entering = [torch.addcmul(F.pad(by_slope, (s.shape[-1], 0)), pairs, by_value)]
+    for units, weight in zip(hidden, (q[0][:, -actions:], *q[2:-2:2]), strict=True):
+        by_slope = where_on(units, product(by_slope, weight))
+        entering.append(torch.addcmul(by_slope, units, by_value))
+    return parameter_slopes(entering, slopes, by_value)
+
+
+def by_cosines(slope: Tensor) -> Tensor:
+    """Derivatives [K, N, B, d_a] of the cosines between the slopes of each two critics, of the same shape.
+
+    Of their sum over pairs / (N - 1), a mean over the batch; sum_{i != j} <u_i, u_j> of unit vectors has the derivative
+    2 (sum_j u_j - u_i) in u_i.
+    """
+    critics, rows = slope.shape[1:3]
+    length = (slope.square().sum(-1, keepdim=True) + 1e-12).sqrt()
+    unit = slope / length
+    by_unit = (unit.sum(1, keepdim=True) - unit) * (2.0 / (rows * (critics - 1)))
+    return (by_unit - unit * (unit * by_unit).sum(-1, keepdim=True)) / length
+
+
+def policy_gradient(
+    policy: Layers, q: Layers, temperature: Tensor, batch: Batch, noise: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Of the mean temperature log pi(a|s) - min_j Q_j(s, a), [K, P], and the mean log pi(a|s), [K, 1]."""
+    s = batch[0]
+    members, rows, actions = noise.shape
+    found = forward(policy, s, norm=False)
+    chosen, log_chance = act(found.outputs, noise)
+    judged = _all(q, s, chosen)
+    values = judged.outputs.view(members, -1, rows)
+    by_value = torch.zeros_like(values).scatter_(1, values.min(1, keepdim=True).indices, -1.0 / rows)
+    by_action = input_slopes(q, layer_slopes(q, judged, by_value.view_as(judged.outputs)), actions)
+    share = temperature[..., None] / rows
+    by_before = by_action.view(members, -1, rows, actions).sum(1) * (1.0 - chosen.square()) + 2.0 * share * chosen
+    log_std = found.outputs[..., actions:]
+    held = log_std.clamp(*_LOG_STD)
+    by_log_std = (by_before * held.exp() * noise - share) * (log_std == held)
+    return backward(policy, found, torch.cat([by_before, by_log_std], -1)), log_chance.mean(-1, keepdim=True)
+
+
+def act(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Actions [K, B, d_a] of tanh-normal policies and their log densities [K, B].
+
+    Args:
+        outputs: of the policies, means and logarithms of standard deviations [K, B, 2 d_a].
+        noise: standard normal [K, B, d_a].
+    """
+    mean, log_std = outputs.chunk(2, -1)
+    log_std = log_std.clamp(*_LOG_STD)
+    before = mean + log_std.exp() * noise
+    slope = 2.0 * (math.log(2.0) - before - F.softplus(-2.0 * before))  # of tanh, its logarithm
+    density = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi) - slope
+    return torch.tanh(before), density.sum(-1)
+
+
+def _all(q: Layers, s: Tensor, a: Tensor) -> Trace:
+    """All critics of every member, [K N, B, 1]."""
+    return forward(q, torch.cat([s, a], -1).repeat_interleave(len(q[0]) // len(s), dim=0), norm=False)

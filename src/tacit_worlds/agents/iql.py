@@ -1,0 +1,125 @@
+"""Implicit Q-learning (Kostrikov et al. 2021, arXiv:2110.06169), several agents trained at once.
+
+As in the paper: V(s) is an expectile of Q(s, a) over the data's actions, Q regresses to r + gamma V(s'), and the policy
+imitates the data's actions weighted by exp(beta * advantage). Choices that the paper leaves open: LayerNorm in Q and V,
+the smaller of two target networks, advantages in units of their own standard deviation within the batch, and a
+deterministic tanh policy.
+
+How members are stacked: `tacit_worlds.agents.offline`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit_worlds.agents.offline import (
+    Batch,
+    Fourier,
+    Learner,
+    Members,
+    Policy,
+    Watch,
+    train,
+    train_tables,
+)
+from tacit_worlds.agents.perceptrons import Layers, backward, forward, network
+from tacit_worlds.agents.tables import COUNT, DISCOUNT, INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
+
+__all__ = ["IqlConfig", "Policy", "Watch", "train", "train_tables"]
+
+
+@dataclass(frozen=True)
+class IqlConfig:
+    """Hyper-parameters, chosen on public mazes (never on those of an evaluation).
+
+    Args:
+        steps: number of steps.
+        batch: rows per step and member; at least two, since advantages have a standard deviation.
+        width: units of the two hidden layers of every network.
+        discount: gamma.
+        expectile: IQL's tau, the expectile of Q that V is.
+        inverse_temperature: IQL's beta, for advantages in units of their standard deviation.
+        weight_cap: largest weight of one row in the policy's loss.
+        learning_rate: of Adam, until it falls.
+        fall: share of the steps, at the end, in which the learning rate falls to 0 along a half cosine.
+        target_rate: step of the moving averages that the targets of Q are.
+        layer_norm: LayerNorm before every ReLU of Q and V; the paper has none.
+        features: Fourier features of the states, for values that are cut by walls; the paper has none.
+
+    Raises:
+        PlanError: a value is outside its range.
+    """
+
+    steps: int = 10_000
+    batch: int = 256
+    width: int = 128
+    discount: float = 0.99
+    expectile: float = 0.7
+    inverse_temperature: float = 3.0
+    weight_cap: float = 100.0
+    learning_rate: float = 1e-3
+    fall: float = 1.0
+    target_rate: float = 0.01
+    layer_norm: bool = True
+    features: Fourier | None = None
+
+    def __post_init__(self) -> None:
+        in_range(
+            self,
+            steps=COUNT,
+            batch=TWO,
+            width=COUNT,
+            discount=DISCOUNT,
+            expectile=INSIDE,
+            inverse_temperature=NOT_NEGATIVE,
+            weight_cap=POSITIVE,
+            learning_rate=POSITIVE,
+            fall=SHARE,
+            target_rate=INSIDE,
+        )
+
+    def learner(self, members: Members) -> Learner:
+        """Two critics with their targets, V and the policy."""
+        d, d_a, hidden = members.observation, members.action, (self.width, self.width)
+        q, value = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, 1))
+        policy, target = members.networks((d, *hidden, d_a)), q.copy()
+        return Learner(
+            [q.theta, value.theta, policy.theta],
+            policy.layers,
+            lambda number, batch: gradients(q.layers, target.layers, value.layers, policy.layers, batch, self),
+            lambda number: target.approach(q, self.target_rate),
+        )
+
+
+def gradients(
+    q: Layers, target: Layers, value: Layers, policy: Layers, batch: Batch, config: IqlConfig
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the losses of Q, V and the policy (equations 6, 5 and 7), each with respect to its own parameters, [., P].
+
+    L_V = E |tau - 1(u < 0)| u^2 with u = min Q_target(s, a) - V(s); L_Q = E (Q(s, a) - r - gamma V(s'))^2, summed over
+    both critics; L_pi = E min(exp(beta u / std u), cap) |pi(s) - a|^2. Expectations are means over the batch.
+    """
+    s, a, r, s_next, alive = batch
+    norm, rows = config.layer_norm, s.shape[1]
+    pairs = torch.cat([s, a], -1).repeat_interleave(2, dim=0)
+    least = network(target, pairs, norm=norm).view(len(s), 2, rows).amin(1)
+    goal = torch.addcmul(r, alive, network(value, s_next, norm=norm)[..., 0], value=config.discount)
+    values, known, played = forward(q, pairs, norm=norm), forward(value, s, norm=norm), forward(policy, s, norm=False)
+
+    surplus = least - known.outputs[..., 0]
+    above = torch.where(surplus > 0, config.expectile, 1.0 - config.expectile)
+    error = values.outputs.view(len(s), 2, rows) - goal[:, None]
+    advantage = surplus / (surplus.std(-1, keepdim=True) + 1e-6)
+    weight = (config.inverse_temperature * advantage).exp().clamp(max=config.weight_cap)
+    action = torch.tanh(played.outputs)
+    by_q = (2.0 / rows) * error.view(-1, rows, 1)
+    by_value = (-2.0 / rows) * (above * surplus)[..., None]
+    by_policy = (2.0 / rows) * weight[..., None] * (action - a) * (1.0 - action.square())
+    return (
+        backward(q, values, by_q),
+        backward(value, known, by_value),
+        backward(policy, played, by_policy),
+    )

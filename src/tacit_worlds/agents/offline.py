@@ -1,0 +1,393 @@
+"""What the offline agents with continuous actions share: checked tables, stacked networks, one loop, the policies.
+
+All networks of all members (tables x seeds) are stacked along a first axis, one batched product per layer. A member's
+numbers depend on its own table and seed only (up to the rounding of the batched products). Nothing is evaluated during
+training and no checkpoint is chosen: the policy is the one after the last step.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tacit.errors import DataError, PlanError
+from tacit.hardware import torch_device
+from tacit_worlds.agents.perceptrons import Layers, Stack
+from tacit_worlds.agents.tables import COUNT, Columns, Table, in_range
+
+__all__ = [
+    "Batch",
+    "Columns",
+    "Config",
+    "Fourier",
+    "Learner",
+    "Members",
+    "Policy",
+    "Watch",
+    "train",
+    "train_tables",
+]
+
+
+# Random Fourier features of states (Tancik et al. 2020, arXiv:2006.10739; for values Yang et al. 2022, ICLR).
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """Inputs sin(z w) and cos(z w) beside the standardised state z, with frequencies w that are drawn once a member.
+
+    Args:
+        count: F, frequencies: 2 F more inputs.
+        bandwidth: standard deviation of the normal frequencies along each dimension of the state, in radians per
+            standard deviation of that dimension; 0 leaves a dimension out.
+
+    Raises:
+        PlanError: no frequency, a negative or infinite bandwidth, or none above 0.
+    """
+
+    count: int
+    bandwidth: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        width = np.asarray(self.bandwidth, np.float64)
+        wide = bool(np.isfinite(width).all() and (width >= 0.0).all() and width.any())
+        for name, sound, expected in (
+            ("count", self.count >= 1, "a count of at least 1"),
+            ("bandwidth", wide, "a finite number >= 0 for each dimension, one of them above 0"),
+        ):
+            if not sound:
+                raise PlanError(
+                    f"{name} is {getattr(self, name)!r}",
+                    where="Fourier",
+                    expected=expected,
+                    remedy=f"choose another {name}, or pass features=None",
+                )
+
+    def frequencies(self, dimensions: int, generators: list[torch.Generator]) -> Tensor:
+        """[K, d, F], those of a member from its own generator.
+
+        Raises:
+            PlanError: the states have another number of dimensions.
+        """
+        if dimensions != len(self.bandwidth):
+            raise PlanError(
+                f"{len(self.bandwidth)} bandwidths for states of {dimensions} dimensions",
+                where="Fourier",
+                expected="one bandwidth for each dimension",
+                remedy="give each dimension its bandwidth, or pass features=None",
+            )
+        width = torch.tensor(self.bandwidth)[:, None]
+        return torch.stack([torch.randn(dimensions, self.count, generator=g) * width for g in generators])
+
+
+def with_waves(states: Tensor, frequencies: Tensor | None) -> Tensor:
+    """States [K, B, d] and, beside them, their features: [K, B, d + 2 F]."""
+    if frequencies is None:
+        return states
+    angles = states @ frequencies
+    return torch.cat([states, angles.sin(), angles.cos()], -1)
+
+
+def with_waves_of_arrays(
+    states: npt.NDArray[np.float32], frequencies: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """The same of arrays."""
+    angles = states @ frequencies
+    return np.concatenate([states, np.sin(angles), np.cos(angles)], axis=-1)
+
+
+Batch = tuple[
+    Tensor, Tensor, Tensor, Tensor, Tensor
+]  # s [K, B, d], a [K, B, d_a], r [K, B], s' [K, B, d], alive [K, B]
+Progress = Callable[[int, int], None]
+
+_BLOCK = 64  # steps whose batches are drawn together
+_RESERVE = 2**24  # bytes: glibc keeps twice its largest freed block; without it every step pages its memory in again
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Deterministic policies of K members, tanh(network((observation - mean) / scale)).
+
+    Args:
+        arrays: `mean` and `scale` [K, 1, d], `weight0`, `bias0`, ... [K, in, out] and [K, 1, out], float32; with
+            Fourier features `frequencies` [K, d, F] too.
+    """
+
+    arrays: Mapping[str, npt.NDArray[np.float32]]
+
+    @property
+    def members(self) -> int:
+        """K."""
+        return len(self.arrays["mean"])
+
+    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Actions [K, N, d_a] in [-1, 1] of all members for observations [N, d], or [K, N, d] with one set for each."""
+        arrays = self.arrays
+        x = (np.asarray(observations, dtype=np.float32) - arrays["mean"]) / arrays["scale"]
+        if "frequencies" in arrays:
+            x = with_waves_of_arrays(np.broadcast_to(x, (self.members, *x.shape[-2:])), arrays["frequencies"])
+        depth = sum(name.startswith("weight") for name in arrays)
+        for i in range(depth):
+            x = x @ arrays[f"weight{i}"] + arrays[f"bias{i}"]
+            x = np.tanh(x) if i == depth - 1 else np.maximum(x, 0.0)
+        return np.asarray(x, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Looks at the policies while they learn, for learning curves; what it sees changes nothing.
+
+    Args:
+        every: steps between two looks; there is one after the last step too.
+        call: called as call(steps done, one `Policy` per table).
+
+    Raises:
+        PlanError: `every` is below 1.
+    """
+
+    every: int
+    call: Callable[[int, list[Policy]], None]
+
+    def __post_init__(self) -> None:
+        in_range(self, every=COUNT)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What an agent brings to the loop.
+
+    Args:
+        parameters: all that Adam moves, a tensor a network.
+        policy: of these, the layers of the policy.
+        step: step(number, batch) -> for each of the parameters the gradient of the members' losses, or None where they
+            keep still in this step.
+        follow: follow(number), after Adam's step.
+    """
+
+    parameters: list[Tensor]
+    policy: Layers
+    step: Callable[[int, Batch], Sequence[Tensor | None]]
+    follow: Callable[[int], None]
+
+
+class Config(Protocol):
+    """Hyper-parameters of an agent, from which it is built."""
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+
+    @property
+    def batch(self) -> int:
+        """Rows per step and member."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Of Adam, until it falls."""
+
+    @property
+    def fall(self) -> float:
+        """Share of the steps, at the end, in which the learning rate falls to 0 along a half cosine."""
+
+    @property
+    def features(self) -> Fourier | None:
+        """Of the states."""
+
+    def learner(self, members: Members) -> Learner:
+        """The agent's networks and gradients."""
+
+
+class Members:
+    """K agents that learn at once: every seed on every table.
+
+    Args:
+        tables: columns of the same widths: observations [T, d], actions [T, d_a] in [-1, 1], rewards [T],
+            next_observations [T, d] and terminations [T] (a terminal row has no value after it). States are
+            standardised by a table's own means and standard deviations, rewards too; their mean stays where a row is
+            terminal, since there a shift of all rewards would change what is best.
+        seeds: one per member of a table: of its first weights, its batches and its noise.
+        device: where torch computes.
+        where: the caller, for errors.
+        features: of the states, drawn before the weights.
+
+    Raises:
+        DataError: a column is missing, empty, of another shape, not finite, an action is discrete or outside [-1, 1],
+            or tables differ in their widths.
+        HardwareError: there is no such device here.
+        PlanError: no table, no seed, or features of states of another width.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[Columns],
+        seeds: Sequence[int],
+        device: str,
+        where: str,
+        features: Fourier | None = None,
+    ) -> None:
+        if not seeds or not tables:
+            raise PlanError(
+                "there is nothing to train",
+                where=where,
+                expected="at least one table and one seed",
+                remedy="pass seeds= one number per agent",
+            )
+        self._device = torch_device(device, where=where)
+        self._tables = [Table.of(columns, self._device, where) for columns in tables]
+        if len({(len(table.mean), table.action) for table in self._tables}) > 1:
+            raise DataError(
+                "the tables have observations or actions of different widths",
+                where=where,
+                expected="tables of one task",
+                remedy="train them one by one",
+            )
+        self._width, self.action = len(self._tables[0].mean), self._tables[0].action
+        self._seeds = len(seeds)
+        self.generators = [torch.Generator().manual_seed(seed) for _ in self._tables for seed in seeds]
+        self._frequencies = (
+            None if features is None else features.frequencies(self._width, self.generators).to(self._device)
+        )
+        self.observation = self._width + (0 if features is None else 2 * features.count)
+
+    def networks(self, sizes: tuple[int, ...], *, copies: int = 1) -> Stack:
+        """K x `copies` networks; weights and biases are U(-1, 1) / sqrt(fan in), each from its member's generator."""
+        generators = [generator for generator in self.generators for _ in range(copies)]
+        parts = []
+        for fan_in, fan_out in itertools.pairwise(sizes):
+            for count in (fan_in * fan_out, fan_out):
+                draws = [(2.0 * torch.rand(count, generator=g) - 1.0) * fan_in**-0.5 for g in generators]
+                parts.append(torch.stack(draws))
+        return Stack(torch.cat(parts, 1).to(self._device), sizes)
+
+    def normal(self, shape: Sequence[int]) -> Iterator[Tensor]:
+        """Endless standard normal [K, *shape], each member's from its own generator."""
+        while True:
+            draws = torch.stack([torch.randn(_BLOCK, *shape, generator=g) for g in self.generators], 1)
+            yield from draws.to(self._device)
+
+    def train(self, config: Config, *, progress: Progress | None, watch: Watch | None) -> list[Policy]:
+        """The loop of all agents: Adam down the learner's gradients; returns one `Policy` of all seeds for each table.
+
+        Raises:
+            PlanError: a batch has more rows than a table.
+        """
+        rows = min(len(table.rows) for table in self._tables)
+        if config.batch > rows:
+            raise PlanError(
+                f"batch is {config.batch:,}, and a table has {rows:,} rows",
+                where=type(config).__name__,
+                expected="a batch of at most the rows of the smallest table",
+                remedy="lower batch=, or sample more rows",
+            )
+        torch.empty(_RESERVE, dtype=torch.uint8)
+        learner = config.learner(self)
+        report = progress or (lambda done, total: None)
+        batches = self.batches(config.batch)
+        optimiser = torch.optim.Adam(learner.parameters, fused=True)
+        for number in range(config.steps):
+            batch = next(batches)
+            for group in optimiser.param_groups:
+                group["lr"] = learning_rate(config, number)
+            for theta, slope in zip(learner.parameters, learner.step(number, batch), strict=True):
+                theta.grad = slope
+            optimiser.step()
+            learner.follow(number)
+            if number % _BLOCK == 0:
+                report(number, config.steps)
+            done = number + 1
+            if watch is not None and (done % watch.every == 0 or done == config.steps):
+                watch.call(done, self.policies(learner.policy))
+        report(config.steps, config.steps)
+        return self.policies(learner.policy)
+
+    def batches(self, batch: int) -> Iterator[Batch]:
+        """Endless batches, each member's rows drawn from its own table by its own generator."""
+        d, d_a = self._width, self.action
+        members = [
+            (table, self.generators[i * self._seeds + j])
+            for i, table in enumerate(self._tables)
+            for j in range(self._seeds)
+        ]
+        while True:
+            blocks = [torch.randint(len(table.rows), (_BLOCK, batch), generator=g) for table, g in members]
+            for i in range(_BLOCK):
+                rows = torch.stack(
+                    [table.rows.index_select(0, block[i]) for (table, _), block in zip(members, blocks, strict=True)]
+                )
+                s, a, r, s_next, alive = torch.split(rows, [d, d_a, 1, d, 1], dim=-1)
+                waves = (with_waves(states, self._frequencies) for states in (s, s_next))
+                yield next(waves), a, r[..., 0], next(waves), alive[..., 0]
+
+    def policies(self, layers: Layers) -> list[Policy]:
+        policies = []
+        for i, table in enumerate(self._tables):
+            seeds = slice(i * self._seeds, (i + 1) * self._seeds)
+            arrays = {
+                name: np.repeat(values[None, None], self._seeds, axis=0)
+                for name, values in (("mean", table.mean), ("scale", table.scale))
+            }
+            if self._frequencies is not None:
+                arrays["frequencies"] = self._frequencies[seeds].cpu().numpy()
+            for j, tensor in enumerate(layers):
+                arrays[f"{'bias' if j % 2 else 'weight'}{j // 2}"] = tensor[seeds].cpu().numpy().copy()
+            policies.append(Policy(arrays))
+        return policies
+
+
+def learning_rate(config: Config, step: int) -> float:
+    """Of a step: held, then falling to 0 along a half cosine."""
+    fallen = max(0.0, step / config.steps - (1.0 - config.fall)) / config.fall
+    return 0.5 * config.learning_rate * (1.0 + float(np.cos(np.pi * fallen)))
+
+
+def train(
+    columns: Columns,
+    config: Config,
+    *,
+    seeds: Sequence[int],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> Policy:
+    """One agent per seed, all on one table.
+
+    Args:
+        columns: observations [T, d], actions [T, d_a] in [-1, 1], rewards [T], next_observations [T, d] and
+            terminations [T]; standardised by their own statistics (`Members`).
+        config: which agent, and its hyper-parameters.
+        seeds: one per member: of its first weights and its batches.
+        device: where torch computes.
+        progress: called as progress(done, total) every 64 steps.
+        watch: looks at the policies while they learn.
+
+    Returns:
+        The policies of the K = len(seeds) members, after the last step.
+
+    Raises:
+        DataError: a column is missing, empty, of another shape, not finite, or an action is discrete or outside
+            [-1, 1].
+        PlanError: no seed, a batch of more rows than the table's, or features of states of another width.
+    """
+    return train_tables([columns], config, seeds=seeds, device=device, progress=progress, watch=watch)[0]
+
+
+def train_tables(
+    tables: Sequence[Columns],
+    config: Config,
+    *,
+    seeds: Sequence[int],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> list[Policy]:
+    """`train` on several tables of the same widths at once, every seed on every table; one `Policy` per table."""
+    where = f"{type(config).__module__.rpartition('.')[2]}.train_tables"
+    return Members(tables, seeds, device, where, config.features).train(config, progress=progress, watch=watch)

@@ -1,0 +1,273 @@
+"""PPO and A2C, the non-private peers of private policy gradients; several agents at once along a leading axis.
+
+PPO is Schulman et al. 2017 (arXiv:1707.06347) with what has become common practice (Huang et al., "The 37
+implementation details of proximal policy optimization", 2022): generalised advantages, normalised in each minibatch,
+orthogonal starts, Adam whose rate falls to 0 along a line, one bound on the norm of the whole gradient, running
+normalisation of observations and scaling of rewards. A2C is the same with one epoch, no clipped ratio, RMSprop and 5
+steps (Huang et al., "A2C is a special case of PPO", arXiv:2205.09123).
+
+All episodes of an agent share a critic and the running statistics, so neither can be learned from people in private.
+An episode that is cut at the horizon keeps the value of its last state; only one that terminates is worth 0 after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.agents.heads import Head
+from tacit.agents.networks import Adam, Mlp, RmsProp, bounded
+from tacit.errors import PlanError
+from tacit_worlds.agents.episodes import Episodes, Rows, Simulator, normalized
+
+__all__ = ["Agent", "Config", "learn", "ratio_weights"]
+
+Array = npt.NDArray[Any]
+F32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Hyper-parameters; the defaults are PPO's, `Config.a2c` has those of A2C.
+
+    Args:
+        steps: environment steps of one agent.
+        environments: episodes that run side by side for one agent.
+        rollout: steps of each of them between updates.
+        epochs: passes over the steps of a rollout.
+        minibatches: pieces of a pass.
+        ratio_clip: how far the ratio of probabilities counts from 1, or None for no bound.
+        gamma: discount.
+        trace: lambda of the generalised advantages.
+        entropy: weight of the entropy.
+        rate: learning rate at the start; it falls to 0 along a line.
+        gradient_norm: largest Euclidean norm of an agent's gradient.
+        adam: Adam; otherwise RMSprop.
+        normalized_advantages: advantages of a minibatch are shifted and scaled to mean 0 and standard deviation 1.
+        hidden: sizes of the hidden tanh layers of both networks.
+
+    Raises:
+        PlanError: a value is outside its range.
+    """
+
+    steps: int
+    environments: int = 8
+    rollout: int = 128
+    epochs: int = 4
+    minibatches: int = 4
+    ratio_clip: float | None = 0.2
+    gamma: float = 0.99
+    trace: float = 0.95
+    entropy: float = 0.01
+    rate: float = 2.5e-4
+    gradient_norm: float = 0.5
+    adam: bool = True
+    normalized_advantages: bool = True
+    hidden: tuple[int, ...] = (64, 64)
+
+    def __post_init__(self) -> None:
+        counts = (self.environments, self.rollout, self.epochs, self.minibatches, *self.hidden)
+        positive = (self.rate, self.gradient_norm, 1.0 if self.ratio_clip is None else self.ratio_clip)
+        sound = (
+            min(counts) >= 1
+            and self.steps >= self.environments * self.rollout
+            and self.minibatches <= self.environments * self.rollout
+            and all(value > 0.0 for value in positive)
+            and 0.0 <= self.gamma < 1.0
+            and 0.0 <= self.trace <= 1.0
+            and self.entropy >= 0.0
+        )
+        if not sound:
+            raise PlanError(
+                "a hyper-parameter is outside its range",
+                where="ppo.Config",
+                expected="counts >= 1, steps for one rollout at least, rates > 0, gamma in [0, 1), trace in [0, 1]",
+                remedy="correct the value",
+            )
+
+    @classmethod
+    def a2c(cls, steps: int, *, environments: int = 16, rate: float = 7e-4, gamma: float = 0.99) -> Config:
+        """Advantage actor-critic: one pass over 5 steps, no bound on the ratio, RMSprop."""
+        return cls(
+            steps,
+            environments=environments,
+            rollout=5,
+            epochs=1,
+            minibatches=1,
+            ratio_clip=None,
+            gamma=gamma,
+            trace=1.0,
+            rate=rate,
+            adam=False,
+            normalized_advantages=False,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Agent:
+    """G trained policies, as an actor that serves episodes of any of them.
+
+    Args:
+        network: maps normalised observations to the outputs that the head reads.
+        head: the distribution over actions.
+        theta, free: [G, P] and [G, e], parameters of the network and of the head.
+        mean, deviation: [G, d], what normalises observations.
+        greedy: play the most probable action.
+    """
+
+    network: Mlp
+    head: Head
+    theta: F32
+    free: F32
+    mean: npt.NDArray[np.float64]
+    deviation: npt.NDArray[np.float64]
+    greedy: bool = False
+
+    def __call__(self, observations: Array, replicate: Array, generator: np.random.Generator) -> Array:
+        """Actions of observations [M, d], each of the agent `replicate` [M] in 0 .. G - 1."""
+        order, counts = np.argsort(replicate, kind="stable"), np.bincount(replicate, minlength=len(self.theta))
+        place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        owner = replicate[order]
+        x = np.zeros((len(counts), int(counts.max(initial=1)), observations.shape[1]), dtype=np.float32)
+        x[owner, place] = observations[order]
+        outputs, _ = self.network.forward(self.theta, normalized(x, self.mean, self.deviation))
+        played = self.head.greedy(outputs) if self.greedy else self.head.draw(outputs, self.free, generator)
+        actions = np.empty((len(order), *played.shape[2:]), dtype=played.dtype)
+        actions[order] = played[owner, place]
+        return actions
+
+
+def ratio_weights(log_ratio: F32, advantage: F32, clip: float | None) -> F32:
+    """The slope of min(A r, A clip(r, 1 - clip, 1 + clip)) by log r: A r, or 0 where the bound is in force."""
+    ratio = np.exp(log_ratio)
+    weight = advantage * ratio
+    if clip is None:
+        return np.asarray(weight)
+    bound = np.where(advantage > 0.0, ratio > 1.0 + clip, ratio < 1.0 - clip)
+    return np.where(bound, np.float32(0.0), weight)
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """The networks, where their parameters [G, P + e + Q] lie, and the objective's slope."""
+
+    actor: Mlp
+    critic: Mlp
+    head: Head
+    config: Config
+
+    def split(self, theta: F32) -> tuple[F32, F32, F32]:
+        """Parameters of the actor [G, P], of the head [G, e] and of the critic [G, Q]."""
+        p, e = self.actor.parameters, self.head.free
+        return theta[:, :p], theta[:, p : p + e], theta[:, p + e :]
+
+    def initial(self, generator: np.random.Generator, agents: int) -> F32:
+        free = np.zeros((agents, self.head.free), dtype=np.float32)
+        networks = self.actor.initial(generator, agents), self.critic.initial(generator, agents)
+        return np.concatenate([networks[0], free, networks[1]], axis=1)
+
+    def values(self, theta: F32, x: F32) -> F32:
+        """[G, N] for x [G, N, d]."""
+        return np.asarray(self.critic.forward(self.split(theta)[2], x)[0][..., 0])
+
+    def slope(self, theta: F32, rows: Rows) -> F32:
+        """Slope [G, P + e + Q], by theta, of the mean over the rows of
+
+        min(A r, A clip(r)) + entropy H - (V - goal)^2 / 4, r the ratio of the new probability to the old one.
+        """
+        by_actor, free, by_critic = self.split(theta)
+        count = rows.goal.shape[1]
+        outputs, cache = self.actor.forward(by_actor, rows.x)
+        log_ratio = self.head.log_probability(outputs, free, rows.actions) - rows.log_probability
+        weight = ratio_weights(log_ratio, rows.advantage, self.config.ratio_clip) / np.float32(count)
+        by_outputs, by_free = self.head.slopes(outputs, free, rows.actions, weight, self.config.entropy / count)
+        values, critic_cache = self.critic.forward(by_critic, rows.x)
+        by_values = (rows.goal[..., None] - values) / np.float32(2 * count)
+        parts = (
+            self.actor.backward(by_actor, cache, by_outputs)[:, 0],
+            by_free,
+            self.critic.backward(by_critic, critic_cache, by_values)[:, 0],
+        )
+        return np.concatenate(parts, axis=1)
+
+
+def learn(
+    simulator: Simulator,
+    head: Head,
+    config: Config,
+    *,
+    observation: int,
+    horizon: int,
+    agents: int = 1,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Agent:
+    """Train agents that share nothing but the generator; the same arguments give the same parameters.
+
+    Args:
+        simulator: the environment.
+        head: the distribution over actions.
+        config: hyper-parameters.
+        observation: d.
+        horizon: steps after which an episode is cut.
+        agents: G.
+        seed: of everything random.
+        progress: called with (steps done, steps) of one agent.
+
+    Raises:
+        PlanError: the parameters diverged.
+    """
+    generator = np.random.default_rng(seed)
+    sizes = (observation, *config.hidden)
+    learner = Objective(Mlp((*sizes, head.outputs), gain=0.01), Mlp((*sizes, 1), gain=1.0), head, config)
+    theta = learner.initial(generator, agents)
+    optimizer = Adam(np.zeros_like(theta), np.zeros_like(theta)) if config.adam else RmsProp(np.zeros_like(theta))
+    episodes = Episodes(
+        simulator,
+        agents=agents,
+        environments=config.environments,
+        observation=observation,
+        horizon=horizon,
+        generator=generator,
+    )
+    size = config.environments * config.rollout
+    updates = config.steps // size
+
+    def act(x: F32) -> tuple[Array, F32]:
+        by_actor, free, _ = learner.split(theta)
+        outputs, _ = learner.actor.forward(by_actor, x)
+        actions = head.draw(outputs, free, generator)
+        return actions, head.log_probability(outputs, free, actions)
+
+    for k in range(updates):
+        rows = episodes.rollout(config.rollout, act, lambda x: learner.values(theta, x), config.gamma, config.trace)
+        for batch in _batches(rows, config, generator):
+            slope = bounded(learner.slope(theta, batch), config.gradient_norm)
+            optimizer.ascend(theta, slope, config.rate * (1.0 - k / updates))
+        if progress is not None:
+            progress((k + 1) * size, config.steps)
+    if not np.isfinite(theta).all():
+        raise PlanError(
+            "the parameters diverged", where="ppo.learn", expected="a smaller rate", remedy="lower rate= of the Config"
+        )
+    by_actor, free, _ = learner.split(theta)
+    return Agent(learner.actor, head, by_actor.copy(), free.copy(), episodes.seen.mean, episodes.seen.deviation)
+
+
+def _batches(rows: Rows, config: Config, generator: np.random.Generator) -> Iterator[Rows]:
+    """The minibatches of all epochs, advantages normalised in each; rows that do not fill one are left out."""
+    count = rows.goal.shape[1]
+    size = count // config.minibatches
+    for _ in range(config.epochs):
+        order = generator.permutation(count)
+        for k in range(config.minibatches):
+            at = order[k * size : (k + 1) * size]
+            advantage = rows.advantage[:, at]
+            if config.normalized_advantages:
+                spread = advantage.std(axis=1, keepdims=True) + np.float32(1e-8)
+                advantage = (advantage - advantage.mean(axis=1, keepdims=True)) / spread
+            yield Rows(rows.x[:, at], rows.actions[:, at], rows.log_probability[:, at], advantage, rows.goal[:, at])
