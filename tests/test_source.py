@@ -216,7 +216,7 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 397,
+    "files": 400,
     "lines": 85_925,
     "functions": 4_964,
     "private functions of at most three lines used once": 73,
