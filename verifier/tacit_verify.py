@@ -195,14 +195,12 @@ def check_ledger(record):
     require(np.isclose(loss(own[0]["epsilon"]), max(loss(record["epsilon"]), 1e-9), 1.1e-5, 0) and
             (own[0]["delta"], own[0]["method"]) == (record["delta"], record["method"]), "its own charge is another one")
     for row in rows:
-        taught = (None, "fold 0", "fold 1") if row.get("fold") is None else [f"fold {row['fold']}"]
-        require(row.get("fold") in (None, 0, 1) and row.get("taught_by") in taught, "there is no such fold")
+        require(row.get("fold") in (None, 0, 1), "there is no such fold")
         require(loss(row["epsilon"]) > 0 and 0 <= row["delta"] < 1, "a charge is none that a ledger admits")
         require(row["epsilon"] != "inf" or not record["private"], "a charge voids the ledger")
     folds = {part.get("fold") if part["kind"] == "poisson_sum" and part.get("sampling_rate") == 1 else None
              for part in record["parts"]}
-    place = (min(folds) if folds in ({0}, {1}) else None, None if None in folds else f"fold {min(folds)}")
-    require((own[0].get("fold"), own[0].get("taught_by")) == place, "its own charge is of another fold")
+    require(own[0].get("fold") == (min(folds) if folds in ({0}, {1}) else None), "its own charge is of another fold")
     for name, slack in (("epsilon", 1.1e-5), ("delta", 1e-9)):
         both = name == "delta" and record["unit"]["relation"] == "replace_one"  # who is exchanged may meet both folds
         paid = [(None if both or row["epsilon"] == "inf" else row.get("fold"), loss(row[name])) for row in rows]
@@ -270,7 +268,7 @@ def check_document(record):
     for place, names in NAMES.items():
         found = record if not place else record[place]
         for one in found if isinstance(found, list) else [found] if found is not None else []:
-            extra = {"fold", "taught_by"} if place == "releases" else set()
+            extra = {"fold"} if place == "releases" else set()
             require(sorted({*one} - extra) == names.split(), f"the {place or 'certificate'} has other fields")
     def number(text):  # 1.0 and 1 are the same
         return int(float(text)) if float(text).is_integer() and abs(float(text)) < 2**53 else float(text)

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from vault_cases import GivenParts, open_vault, unit_of
+from vault_cases import GivenParts, Rewards, open_vault, unit_of
 
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.errors import BudgetExceeded
+from tacit.errors import BudgetExceeded, PlanError
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.origins import standing
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation
 
@@ -69,26 +71,55 @@ def judged_by_others(folder: Path) -> None:
         vault = Vault(data, ledger)
         policies = iter([ope.Tabular(np.array([[0.5, 0.5], [p, 1 - p]])) for p in np.linspace(0.1, 0.9, 9)])
 
+        def released(policy: Any, plan: Any) -> Any:
+            run = vault.reserve(plan)
+            plan.estimate(vault, run, ope.Behaviour(), None)
+            return vault.release(run, policy, label=plan.label())
+
         def evaluated(policy: Any, epsilon: float = 1.0, fold: Any = None, **origin: Any) -> Any:
             plan = dataclasses.replace(PLAN, fold=fold).calibrate(unit=unit, epsilon=epsilon, delta=1e-5)
             return ope.fit(plan, vault, policy, **origin)
 
         early = dataclasses.replace(PLAN, fold=0).calibrate(unit=unit, epsilon=1.25, delta=1e-5)
-        vault.reserve(early.about(ope.Behaviour()))
-        taught = {fold: evaluated(ope.Behaviour(), 1.5, fold).certificate for fold in (None, 0)}
-        own = evaluated(Release(next(policies), taught[0])).value.interval
+        early = early.about(ope.Behaviour())
+        vault.reserve(early)
+        plans_of = {fold: dataclasses.replace(PLAN, fold=fold) for fold in (None, 0)}
+        taught = {
+            fold: released(next(policies), plan.calibrate(unit=unit, epsilon=1.5, delta=1e-5).about(ope.Behaviour()))
+            for fold, plan in plans_of.items()
+        }
+        own = evaluated(taught[0]).value.interval
         assert own is not None, "a policy that fold 0 taught cannot be judged by fold 1"
-        assert evaluated(Release(next(policies), taught[None])).value.interval is None, "who taught it judges it"
+        assert evaluated(taught[None]).value.interval is None, "who taught it judges it"
         made = ope.Origin.made_from(taught[None])
         assert evaluated(next(policies), origin=made).value.interval is None, "who taught it judges it"
         assert evaluated(next(policies)).value.interval is None, "a policy of unknown origin has an interval"
         first, second = (evaluated(next(policies), origin=ope.Origin.public()).value.interval for _ in range(2))
         assert 0.95 < first.level < second.level, "evaluations that came before are not counted"
-        run_late = Release(next(policies), ope.fit(early, vault, ope.Behaviour()).certificate)
-        late = evaluated(run_late).value.interval
+        late = evaluated(released(next(policies), early)).value.interval
         assert late.level > 0.95, "a plan that was run last counts as the first"
         own = [evaluated(_own(share), 1 + share, origin=ope.Origin.public()).value.interval for share in (0.2, 0.3)]
         assert second.level < own[0].level < own[1].level, "a policy changed behind its name"
+
+
+def teachers_of_both_folds(folder: Path) -> None:
+    """A policy for which both folds were read has no interval, and neither has one that only borrows a certificate."""
+    vault = open_vault(folder, [[0.1 * i] for i in range(20)], unit=unit_of(100), epsilon=1e3)
+    first, second = (dataclasses.replace(HALF, name=f"on {fold}", fold=fold) for fold in (0, 1))
+    run = vault.reserve(plans.account(GivenParts((first, second)), unit=vault.unit, delta=1e-5))
+    early, late, other = (ope.Tabular(np.array([[p, 1 - p]])) for p in (0.2, 0.4, 0.6))
+    vault.noisy_sum(run, "on 0", Rewards())
+    vault.fix(run, early)
+    vault.noisy_sum(run, "on 1", Rewards())
+    releases = [vault.release(run, one, label=Label(("sums",), (), ())) for one in (early, late)]
+    free = [standing(vault.ledger, [ope.Origin.of(one)], level=0.95).free for one in releases]
+    assert free[0] == {1}, "a policy from before fold 1 was read cannot be judged by it"
+    assert free[1] == frozenset(), "who taught it judges it"
+    try:
+        standing(vault.ledger, [ope.Origin.of(Release(other, releases[0].certificate))], level=0.95)
+    except PlanError:
+        return
+    raise AssertionError("a certificate counts for a policy that it was not released with")
 
 
 def _own(share: float) -> Any:
@@ -101,4 +132,4 @@ def _own(share: float) -> Any:
     return Own(2)
 
 
-FOLD_DETECTORS = (budget_of_folds, judged_by_others)
+FOLD_DETECTORS = (budget_of_folds, judged_by_others, teachers_of_both_folds)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy.ledger import folds, state
+from tacit.privacy.ledger import state
 from tacit.privacy.ledger.folds import Balance
 from tacit.privacy.vault import origins
 
@@ -33,8 +33,18 @@ def movers_deltas_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def fold_of_the_parts_ignored(patch: pytest.MonkeyPatch) -> None:
     """Whatever its parts read, fold 0 taught a release."""
-    patch.setattr(state, "teacher", lambda _: "fold 0")
-    patch.setattr(folds, "teacher", lambda _: "fold 0")
+    patch.setattr(state, "places", lambda parts: (0,) * len(parts))
+
+
+def order_taken_for_granted(patch: pytest.MonkeyPatch) -> None:
+    """Of a plan on both folds, fold 0 teaches and fold 1 judges, in whatever order they were read."""
+    real = origins._taught
+    patch.setattr(origins, "_taught", lambda plan, released: frozenset({min(real(plan, released))}))
+
+
+def certificates_believed(patch: pytest.MonkeyPatch) -> None:
+    """Whatever lies beside a certificate is the policy that was released with it."""
+    patch.setattr(origins, "_taught", lambda plan, released: frozenset().union(*plan.policies.values()))
 
 
 def teachers_judge(patch: pytest.MonkeyPatch) -> None:
@@ -73,13 +83,15 @@ def classes_by_their_names(patch: pytest.MonkeyPatch) -> None:
     """A policy of a class of the user's own is known again by its name, whatever it reads now."""
     from tacit.methods.off_policy_evaluation import targets
 
-    patch.setattr(targets, "fixed_by_digest", lambda value: True)
+    patch.setattr(targets, "known_by_digest", lambda value: True)
 
 
 FOLDS = (
     ("a fold's charge forgotten", charge_of_a_fold_forgotten, ("budget_of_folds",)),
     ("movers' deltas forgotten", movers_deltas_forgotten, ("budget_of_folds",)),
     ("the parts' fold ignored", fold_of_the_parts_ignored, ("judged_by_others",)),
+    ("order taken for granted", order_taken_for_granted, ("teachers_of_both_folds",)),
+    ("certificates believed", certificates_believed, ("teachers_of_both_folds",)),
     ("teachers judge", teachers_judge, ("judged_by_others",)),
     ("undeclared is public", undeclared_is_public, ("judged_by_others",)),
     ("evaluations not counted", evaluations_not_counted, ("judged_by_others",)),

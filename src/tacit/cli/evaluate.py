@@ -15,7 +15,17 @@ from tacit.cli.budget import ledger_path, open_ledger, require_unit
 from tacit.cli.console import aside, progress, say, say_json
 from tacit.cli.options import EVALUATION_OPTIONS, Missing
 from tacit.cli.plan_declarations import Evaluate, EvaluationMethod
-from tacit.cli.policies import STATE_DICT, named, own_function, policy_of, remembered, tried, unfit, unknown
+from tacit.cli.policies import (
+    STATE_DICT,
+    named,
+    own_function,
+    policy_of,
+    released_policy,
+    remembered,
+    tried,
+    unfit,
+    unknown,
+)
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,
@@ -167,11 +177,11 @@ def _produce(
 
 
 def _owned(words: str, policy: Any, ledger: Ledger) -> Any:
-    """The policy; as a release with its certificate, where it was released under this very ledger."""
+    """The policy; the whole release of its folder, where it was released under this very ledger."""
     if not Path(words).is_dir():
         return policy
-    certificate = Certificate.load(Path(words) / CERTIFICATE)
-    return Release(policy, certificate) if certificate.dataset_id == ledger.dataset_id else policy
+    release = released_policy(Path(words))
+    return release if release.certificate.dataset_id == ledger.dataset_id else policy
 
 
 def _origin(

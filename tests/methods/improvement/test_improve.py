@@ -10,12 +10,19 @@ from tacit import hub
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.improvement import Improvement, fit
 from tacit.methods.off_policy_evaluation.policies import Network
+from tacit.methods.off_policy_evaluation.targets import resolve
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.origins import Origin
 from tacit.units import Unit
 
 
 def released(folder, units=8_000, epsilon=4.0, seed=1):
     vault = open_vault(folder, units=units, seed=seed, noise=SecretNoise.for_tests(seed + 1))
+    return improved(vault, epsilon)
+
+
+def improved(vault, epsilon=4.0):
     return fit(plan_of().calibrate(unit=vault.unit, epsilon=epsilon, delta=1e-5), vault)
 
 
@@ -27,6 +34,20 @@ def release(tmp_path_factory):
 def test_the_certificate_verifies_and_says_what_is_not_proven(release):
     assert release.certificate.verify().epsilon <= 4.0
     assert any("is not proven" in line for line in release.certificate.to_json()["assumptions"])
+
+
+def test_the_ledger_saw_the_policy_before_anybody_judged_it(tmp_path):
+    vault = open_vault(tmp_path, units=300)
+    release = improved(vault, 1.0)
+    (plan,) = vault.ledger.plans()
+    assert plan.taught_by == "fold 0"
+    hub.save(release, tmp_path / "policy")
+    for one in (release, hub.load(tmp_path / "policy")):
+        assert plan.policies == {Origin.of(one).released: {0}}
+        assert isinstance(resolve(one, vault), Network)
+    other = dataclasses.replace(release.value, theta=release.value.theta + 1)
+    with pytest.raises(PlanError, match="released another policy"):
+        resolve(Release(other, release.certificate), vault)
 
 
 def test_the_better_action_is_advised(release):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_mdp import PROBLEM, TARGET, Silent, exact_value, open_vault
+from small_mdp import BEHAVIOUR, PROBLEM, TARGET, Silent, exact_value, open_vault
+from vault_cases import GivenParts
 
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, fit
@@ -21,13 +23,33 @@ from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, LinearQ, Policy, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Evaluation
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, fixed_by_digest
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.folds import Fold
+from tacit.privacy.certificate.words import Label
+from tacit.privacy.ledger.folds import FOLDS, Fold
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.origins import Origin
+from tacit.privacy.vault.policies import known_by_digest
 from tacit.privacy.vault.vault import Vault
 
 PLAN = ImportanceSampling(problem=PROBLEM)
+
+
+HALF = PoissonSum(name="half", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=2.0)
+
+
+@dataclass(frozen=True)
+class Own(Uniform):
+    """A policy of a class of the user's own."""
+
+
+@dataclass(frozen=True)
+class Ones:
+    """1 of everybody."""
+
+    def __call__(self, rows: Any, state: Any) -> Any:
+        return np.ones((len(rows["actions"]), 1))
 
 
 def calibrated(vault: Vault, plan: Any = PLAN, epsilon: float = 2.0) -> Any:
@@ -36,8 +58,15 @@ def calibrated(vault: Vault, plan: Any = PLAN, epsilon: float = 2.0) -> Any:
 
 def learned(vault: Vault, fold: Fold | None, policy: Policy = TARGET, epsilon: float = 1.0) -> Release[Policy]:
     """A policy as a method would release it that read this fold alone, or everybody."""
-    plan = calibrated(vault, dataclasses.replace(PLAN, fold=fold), epsilon)
-    return Release(policy, fit(plan, vault, Behaviour()).certificate)
+    plan = calibrated(vault, dataclasses.replace(PLAN, fold=fold), epsilon).about(Behaviour())
+    return run_through(vault, plan, policy)
+
+
+def run_through(vault: Vault, plan: Any, policy: Policy) -> Release[Policy]:
+    """All steps of the plan, and then this policy."""
+    run = vault.reserve(plan)
+    plan.estimate(vault, run, Behaviour(), None)
+    return vault.release(run, policy, label=plan.label())
 
 
 def own_row(release: Release[Evaluation]) -> dict[str, Any]:
@@ -47,15 +76,15 @@ def own_row(release: Release[Evaluation]) -> dict[str, Any]:
 def test_a_policy_that_fold_0_taught_is_judged_by_fold_1(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, distinct=True)
     release = fit(calibrated(vault), vault, learned(vault, 0))
-    row = own_row(release)
-    assert (row["fold"], row["taught_by"]) == (1, "fold 1")
+    assert own_row(release)["fold"] == 1
     assert [vault.ledger.spent(fold)[0] for fold in (0, 1)] == pytest.approx([1.0, 2.0], rel=1e-3)
     assert release.certificate.total["epsilon"] == pytest.approx(2.0, rel=1e-3)
     interval = release.value.interval
     assert interval is not None
     assert (interval.level, release.value.standing) == (0.95, None)
     assert "evaluated: a policy released under this ledger, taught by fold 0" in release.certificate.assumptions
-    assert release.certificate.plan["origin"] == {"plans": (vault.ledger.plans()[0].id,), "certified": True}
+    (released,) = vault.ledger.plans()[0].policies
+    assert release.certificate.plan["origin"] == {"plans": (vault.ledger.plans()[0].id,), "released": released}
 
 
 def test_what_everybody_taught_gets_a_value_and_no_interval(tmp_path: Path) -> None:
@@ -161,7 +190,7 @@ def test_every_method_judges_by_the_free_fold_and_its_value_is_about_right(tmp_p
     assert interval.low < truth < interval.high
     assert interval.high - interval.low < 2.5
     assert value == pytest.approx(truth, abs=0.25)
-    assert own_row(release)["taught_by"] == ("fold 0" if isinstance(plan, DoublyRobust) else "fold 1")
+    assert own_row(release).get("fold") == (None if isinstance(plan, DoublyRobust) else 1)
 
 
 def test_the_scores_of_the_two_folds_are_those_of_everybody(tmp_path: Path) -> None:
@@ -200,7 +229,7 @@ def test_methods_that_need_everybody_stay_as_they_are() -> None:
 def test_an_origin_fits_the_policy(tmp_path: Path) -> None:
     vault = open_vault(tmp_path)
     made = learned(vault, 0)
-    for policy, origin in ((made, Origin.public()), (TARGET, Origin(("x",), certified=True))):
+    for policy, origin in ((made, Origin.public()), (TARGET, Origin(("x",), "0" * 16))):
         with pytest.raises(PlanError, match="an origin was declared"):
             fit(calibrated(vault), vault, policy, origin=origin)
     with pytest.raises(PlanError, match="holds no plan"):
@@ -208,20 +237,66 @@ def test_an_origin_fits_the_policy(tmp_path: Path) -> None:
     assert len(vault.ledger.plans()) == 1
 
 
+@pytest.mark.parametrize("fixed_first", [False, True])
+def test_a_policy_from_both_folds_is_taught_by_both_unless_the_ledger_saw_it_in_between(
+    tmp_path: Path, fixed_first: bool
+) -> None:
+    """Whatever the plan's order is called: what counts is which sums had begun when the policy was entered."""
+    vault = open_vault(tmp_path)
+    first, second = (dataclasses.replace(HALF, name=f"on {fold}", fold=fold) for fold in FOLDS)
+    run = vault.reserve(plans.account(GivenParts((first, second)), unit=vault.unit, delta=1e-5))
+    vault.noisy_sum(run, "on 0", Ones())
+    if fixed_first:
+        vault.fix(run, TARGET)
+    vault.noisy_sum(run, "on 1", Ones())
+    release = vault.release(run, TARGET, label=Label(("sums",), (), ()))
+    assert vault.ledger.plans()[0].taught_by == ("fold 0" if fixed_first else "everybody")
+    found = fit(calibrated(vault), vault, release)
+    assert (found.value.interval is not None) == fixed_first
+    assert own_row(found).get("fold") == (1 if fixed_first else None)
+    other = vault.release(run, BEHAVIOUR, label=Label(("sums",), (), ()))
+    assert fit(calibrated(vault), vault, other).value.interval is None
+
+
+def test_a_certificate_beside_another_policy_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path)
+    made = learned(vault, 0)
+    for other in (BEHAVIOUR, Tabular(TARGET.table - [[1e-9, -1e-9], [0, 0]])):
+        paired = Release(other, made.certificate)
+        for policy, behaviour in ((paired, None), (TARGET, BehaviourPolicy(paired))):
+            with pytest.raises(PlanError, match="released another policy"):
+                fit(calibrated(vault), vault, policy, behaviour=behaviour)
+    value = fit(calibrated(vault, epsilon=0.9), vault, Behaviour())
+    with pytest.raises(PlanError, match="no policy over discrete actions"):
+        fit(calibrated(vault), vault, value)  # type: ignore[arg-type]
+    assert len(vault.ledger.plans()) == 2
+    assert fit(calibrated(vault), vault, Release(Tabular(TARGET.table.copy()), made.certificate)).value.interval
+
+
+def test_a_released_policy_of_a_class_of_the_users_own_is_declared(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path)
+    made = learned(vault, 0, Own(2))
+    assert vault.ledger.plans()[0].policies == {}
+    with pytest.raises(PlanError, match=r"made_from\(release\)"):
+        fit(calibrated(vault), vault, made)
+    found = fit(calibrated(vault), vault, made.value, origin=Origin.made_from(made))
+    assert own_row(found)["fold"] == 1
+
+
 def test_a_function_may_change_behind_its_name() -> None:
-    assert fixed_by_digest(TARGET)
-    assert fixed_by_digest(None)
-    assert fixed_by_digest(LinearQ(OneHot(2), np.zeros((2, 2))))
-    assert not fixed_by_digest(Callable("json:loads", 2))
+    assert known_by_digest(TARGET)
+    assert known_by_digest(None)
+    assert known_by_digest(LinearQ(OneHot(2), np.zeros((2, 2))))
+    assert not known_by_digest(Callable("json:loads", 2))
 
 
 def test_a_plan_that_was_reserved_early_and_run_late_comes_after_what_was_seen_meanwhile(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, distinct=True)
     early = calibrated(vault, dataclasses.replace(PLAN, fold=0), 1.0)
-    vault.reserve(early.about(Behaviour()))
+    early = early.about(Behaviour())
+    vault.reserve(early)
     fit(calibrated(vault, dataclasses.replace(PLAN, fold=1), 1.5), vault, Uniform(2), origin=Origin.public())
-    late = Release(TARGET, fit(early, vault, Behaviour()).certificate)
-    interval = fit(calibrated(vault), vault, late).value.interval
+    interval = fit(calibrated(vault), vault, run_through(vault, early, TARGET)).value.interval
     assert interval is not None
     assert interval.level == pytest.approx(0.975)
 
@@ -241,7 +316,7 @@ def test_a_class_of_the_users_own_is_new_every_time_since_it_may_read_what_chang
         assert interval is not None
         return interval.level
 
-    assert not fixed_by_digest(own(0.5))
+    assert not known_by_digest(own(0.5))
     assert level(own(0.5), 1.0) == 0.95
     assert level(Uniform(2), 1.0) == pytest.approx(0.975)
     assert level(own(0.4), 1.1) == pytest.approx(1 - 0.05 / 3)  # the name is that of the first one

@@ -69,14 +69,20 @@ def test_the_plan_names_each_policy_by_its_whole_content():
 
 def test_a_release_counts_as_a_candidate_of_its_own_ledger_only(tmp_path):
     vault, other = open_vault(tmp_path, units=2000), open_vault(tmp_path, units=2000, name="b")
-    chosen = selection.fit(plan_for(other, epsilon=2.0), other)
-    foreign = Candidate(name="learned", policy=Release(TARGET, chosen.certificate))
+    earlier = plan_for(other, epsilon=2.0)
+    run = other.reserve(earlier)
+    other.release_once(run, "choice")
+    made = other.release(run, TARGET, label=earlier.label(("candidate target: a policy",)))
+    foreign = Candidate(name="learned", policy=made)
     assert foreign.known is TARGET
     plan = dataclasses.replace(plan_for(vault), candidates=(foreign, CANDIDATES[0]))
     with pytest.raises(PlanError, match="another ledger"):
         selection.fit(plan, vault)
     again = dataclasses.replace(plan_for(other, epsilon=3.0), candidates=(foreign, CANDIDATES[0]))
     assert selection.fit(again, other).value.name == "learned"
+    paired = Candidate(name="learned", policy=Release(WORST, made.certificate))
+    with pytest.raises(PlanError, match="released another policy"):
+        selection.fit(dataclasses.replace(again, candidates=(paired, CANDIDATES[0])), other)
 
 
 def test_one_plan_one_choice_and_bounds_as_recorded(tmp_path):

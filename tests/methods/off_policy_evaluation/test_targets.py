@@ -18,8 +18,10 @@ def released(vault, policy, dataset_id):
     """A release as it would come out of this vault, but for the ledger that it names."""
     plan = ImportanceSampling(problem=Problem(gamma=0.9, horizon=3))
     plan = plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4)
-    certificate = fit(plan, vault, Behaviour()).certificate
-    return Release(policy, dataclasses.replace(certificate, dataset_id=dataset_id))
+    run = vault.reserve(plan)
+    plan.estimate(vault, run, Behaviour(), None)
+    release = vault.release(run, policy, label=plan.label())
+    return dataclasses.replace(release, certificate=dataclasses.replace(release.certificate, dataset_id=dataset_id))
 
 
 def test_a_policy_released_under_the_ledger_may_be_evaluated_and_no_other_release(tmp_path):
@@ -37,7 +39,10 @@ def test_a_policy_released_under_the_ledger_may_be_evaluated_and_no_other_releas
         resolve(other, vault)
     with pytest.raises(CertificateError):
         resolve(forged, vault)
-    assert resolve_behaviour(TARGET, BehaviourPolicy(Release(BEHAVIOUR, own.certificate)), vault) is BEHAVIOUR
+    assert resolve_behaviour(BEHAVIOUR, BehaviourPolicy(own), vault) is TARGET
+    for wrong in (BEHAVIOUR, Behaviour()):
+        with pytest.raises(PlanError, match=r"another policy|no policy"):
+            resolve(Release(wrong, own.certificate), vault)
     with pytest.raises(PlanError, match="another ledger"):
         resolve_behaviour(TARGET, BehaviourPolicy(other), vault)
 

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from tacit.errors import BudgetExceeded, PlanError
 from tacit.privacy.accounting.filters import Charge, RdpOrder
-from tacit.privacy.ledger.folds import FOLDS, Balance, Fold, alone, folds_of, places, taught, teacher
+from tacit.privacy.ledger.folds import FOLDS, POLICY, Balance, Fold, alone, folds_of, places, teacher
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
@@ -49,17 +49,34 @@ def test_a_plan_lies_where_all_of_its_parts_do() -> None:
     for parts, folds, pays, who in (
         ([part(0)], {0}, 0, "fold 0"),
         ([part(1), part(1)], {1}, 1, "fold 1"),
-        ([part(0), part(1)], {0, 1}, None, "fold 0"),
+        ([part(0), part(1)], {0, 1}, None, "everybody"),
         ([part(0), part(None)], None, None, "everybody"),
         ([], None, None, "everybody"),
     ):
         found = folds_of(parts)
         assert found == (None if folds is None else frozenset(folds))
         assert (alone(found), teacher(found)) == (pays, who)
-    assert places([part(0), part(1)]) == {"taught_by": "fold 0"}
-    assert places([part(1)]) == {"fold": 1, "taught_by": "fold 1"}
-    assert places([part(None)]) == {}
-    assert [taught(who) for who in ("everybody", "fold 0", "fold 1")] == [{0, 1}, {0}, {1}]
+    assert places([part(1), part(0), part(1)]) == (1, 0, 1)
+    assert places([part(None), part(1)]) is None
+
+
+def test_a_policy_is_taught_by_the_folds_that_had_been_read_when_the_ledger_first_saw_it(tmp_path: Path) -> None:
+    with ledger_of(tmp_path / "x.ledger", "add_or_remove") as ledger:
+        reserve(ledger, "p", [part(0, name="s"), part(1, name="t")], 0.5)
+        reserve(ledger, "q", [part(None)], 0.1)
+        ledger.note(POLICY, "p before")
+        ledger.claim("p", "s", 1)
+        for text in ("p between", "nobody between", "between"):
+            ledger.note(POLICY, text)
+        ledger.note("other", "p other")
+        assert [plan.taught_by for plan in ledger.plans()] == ["everybody", "everybody"]  # `before` came too early
+        ledger.claim("p", "t", 1)
+        ledger.claim("q", "s", 1)
+        for text in ("p between", "p after", "q after"):
+            ledger.note(POLICY, text)
+    p, q = Ledger.read(tmp_path / "x.ledger").plans()
+    assert p.policies == {"before": {0, 1}, "between": {0}, "after": {0, 1}}
+    assert q.policies == {"after": {0, 1}}
 
 
 def test_what_is_not_proved_for_a_fold_counts_as_over_everybody() -> None:
@@ -126,9 +143,14 @@ def test_a_plan_without_privacy_voids_the_ledger_and_is_charged_to_both(tmp_path
         assert ledger.void_reason is not None
 
 
-def test_parts_that_are_not_the_described_ones_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("described", "parts"), [([part(0)], {"s": 3, "t": 3}), ([part(0), part(1)], {"s": 3})], ids=["more", "fewer"]
+)
+def test_parts_that_are_not_the_described_ones_are_refused(
+    tmp_path: Path, described: list[dict[str, Any]], parts: dict[str, int]
+) -> None:
     with ledger_of(tmp_path / "x.ledger", "add_or_remove") as ledger, pytest.raises(PlanError, match="its description"):
-        ledger.reserve("p", {"parts": [part(0)]}, parts={"s": 3, "t": 3}, epsilon=0.1, delta=1e-5)
+        ledger.reserve("p", {"parts": described}, parts=parts, epsilon=0.1, delta=1e-5)
 
 
 @settings(max_examples=100, deadline=None)

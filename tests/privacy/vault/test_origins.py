@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import PlanError
-from tacit.privacy.ledger.folds import Fold
+from tacit.privacy.ledger.folds import POLICY, Fold
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.origins import Origin, level_after, standing
@@ -24,7 +24,7 @@ class Books:
         self.ledger = Ledger(path / "x.ledger", Unit("person", "add_or_remove", 1_000), epsilon=1e6, delta=1e-4)
 
     def add(self, name: str, *folds: Fold | None, evaluates: bool = False, run: bool = True) -> Books:
-        """A plan with a sum on each of these folds, of which a step was run."""
+        """A plan with a sum on each of these folds, of which a step was run, and that then released the policy P."""
         parts = [
             PoissonSum(name=f"{name}{at}", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0, fold=fold)
             for at, fold in enumerate(folds)
@@ -34,6 +34,7 @@ class Books:
         self.ledger.reserve(name, described, parts=steps, epsilon=1.0, delta=1e-9)
         if run:
             self.ledger.claim(name, f"{name}0", 1)
+            self.ledger.note(POLICY, f"{name} P")
         return self
 
 
@@ -61,10 +62,10 @@ def test_after_any_release_a_policy_of_unknown_origin_has_no_interval(books: Boo
 def test_who_taught_a_release_does_not_judge_it(books: Books) -> None:
     books.add("all", None).add("learned", 0).add("improved", 0, 1)
     for plan, free in (("all", frozenset()), ("learned", {1}), ("improved", {1})):
-        own = standing(books.ledger, [Origin((plan,), certified=True)], level=0.95)
+        own = standing(books.ledger, [Origin((plan,), "P")], level=0.95)
         assert own.free == free
         assert own.level == (0.95 if free else None)
-    everybody = standing(books.ledger, [Origin(("learned",), certified=True)], level=0.95, judges=BOTH)
+    everybody = standing(books.ledger, [Origin(("learned",), "P")], level=0.95, judges=BOTH)
     assert everybody.level is None
     assert "evaluate it on fold 1" in everybody.words
     assert "learn the policy on fold 0" in standing(books.ledger, [Origin.made_from("all")], level=0.95).words
@@ -98,7 +99,7 @@ def test_evaluations_on_the_judging_people_are_counted(books: Books) -> None:
     assert "99 %" in public.words
     fold_1 = standing(books.ledger, [Origin.made_from("learned")], level=0.95)
     assert fold_1.level == pytest.approx(1 - 0.05 / 4)  # those on fold 0 say nothing of fold 1
-    learned = standing(books.ledger, [Origin(("learned",), certified=True)], level=0.95)
+    learned = standing(books.ledger, [Origin(("learned",), "P")], level=0.95)
     assert learned.level == pytest.approx(1 - 0.05 / 3)  # the statement came after it
     assert standing(books.ledger, [PUBLIC], level=0.95, since=1).level == pytest.approx(0.975)
 
@@ -114,3 +115,8 @@ def test_after_too_many_evaluations_there_is_no_interval() -> None:
 def test_an_origin_is_a_plan_of_this_ledger(books: Books) -> None:
     with pytest.raises(PlanError, match="holds no plan 'elsewhere'"):
         standing(books.ledger, [Origin.made_from("elsewhere")], level=0.95)
+
+
+def test_a_plan_answers_for_the_policies_that_it_released_alone(books: Books) -> None:
+    with pytest.raises(PlanError, match="released another policy"):
+        standing(books.add("learned", 0).ledger, [Origin(("learned",), "Q")], level=0.95)

@@ -4,12 +4,14 @@ Input: records of discrete actions with propensities behind a vault, a calibrate
 1. look       learning half: noisy mean of columns, rewards, squares, rows of a unit -> scales         (moments.py)
 2. moments    learning half: noisy sums by action of features' products, changes and rewards           (moments.py)
 3. advice     clone, public points, regression under known noise, values, advice or clone              (planning.py)
+              the ledger notes the policy before anybody of the judging half is read                   (vault.fix)
 4. statement  judging half: noisy mean of clipped weighted returns -> value, lower bound of the gain   (statement.py)
 5. release    the policy with its certificate: one Gaussian in all                                     (plan.label)
 """
 
 from __future__ import annotations
 
+from tacit.agents.policy_files import FeedForward
 from tacit.errors import PlanError
 from tacit.methods.improvement.improved import Improvement
 from tacit.methods.improvement.moments import Joint, Look
@@ -55,6 +57,7 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
     scales = look.read(vault.noisy_sum(run, LOOK, look)[0])
     moments = joint.read(vault.noisy_sum(run, MOMENTS, joint, scales.state)[0], scales)
     advised = advise(moments, scales, plan, vault.spec)
+    vault.fix(run, FeedForward.of(advised.policy, advised.advice, greedy=not advised.sampled))  # before anybody judges
     scores = Scores.of(plan, vault.spec, advised)
     statement = scores.read(vault.noisy_sum(run, STATEMENT, scores)[0], plan, level=level)
     value = Improvement(

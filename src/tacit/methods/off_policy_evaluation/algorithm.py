@@ -31,7 +31,6 @@ from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.targets import (
     BehaviourPolicy,
     declared_before,
-    digest,
     origin_of,
     resolve,
     resolve_behaviour,
@@ -46,6 +45,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.origins import MOST_LEVEL, Origin, Standing, standing, teachers
+from tacit.privacy.vault.policies import digest
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import LATER
 from tacit.units import Unit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -16,14 +17,17 @@ from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import limits, nonnegative
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, digest, resolve, resolve_behaviour, words
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, policy_in, resolve, resolve_behaviour, words
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.releases import NoisyMaximum
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
+from tacit.privacy.vault.origins import Origin, teachers
+from tacit.privacy.vault.policies import digest
 from tacit.privacy.vault.vault import Vault
+from tacit.serialization import LATER
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -41,23 +45,26 @@ class Candidate:
 
     Attributes:
         ledger: the dataset id of the ledger that released the policy, or None.
-        digest: of everything in the policy (`targets.digest`).
+        origin: the plan that released it, and which policy that was, or None.
+        digest: of everything in the policy (`policies.digest`).
 
     Raises:
-        PlanError: there is no name.
+        PlanError: there is no name, or the release is no policy.
     """
 
     name: str
     policy: Target | Release[Policy]
     ledger: str | None = field(init=False, default=None)
+    origin: Origin | None = field(init=False, default=None, metadata=LATER)
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.policy, Release):
             object.__setattr__(self, "ledger", self.policy.certificate.dataset_id)
-            object.__setattr__(self, "policy", self.policy.value)
+            object.__setattr__(self, "origin", Origin.of(self.policy))
+            object.__setattr__(self, "policy", policy_in(self.policy))
         check("name", self.name, bool(self.name.strip()), "a name of the candidate")
-        object.__setattr__(self, "digest", digest(self.known))
+        object.__setattr__(self, "digest", digest(self.known, None))
 
     @property
     def known(self) -> Target:
@@ -194,8 +201,8 @@ def fit(plan: Selection, vault: Vault) -> Release[Choice]:
     """Run a calibrated plan: the name of one candidate.
 
     Raises:
-        PlanError: a candidate does not fit the records, the behaviour is not public, the bounds are not the records',
-            or the plan is not calibrated.
+        PlanError: a candidate does not fit the records or is not what its plan released, the behaviour is not public,
+            the bounds are not the records', or the plan is not calibrated.
         PlanExhausted: the plan was run before under this ledger.
         BudgetExceeded: the ledger cannot pay.
     """
@@ -216,6 +223,9 @@ def fit(plan: Selection, vault: Vault) -> Release[Choice]:
             expected="policies known without the records, or releases of this very ledger",
             remedy="pass the release that this vault made, or the policy itself if it is public",
         )
+    for candidate, ledger in itertools.product(plan.candidates, vault.ledgers):
+        if candidate.origin is not None and candidate.ledger == ledger.dataset_id:
+            teachers(ledger, candidate.origin)  # refuses another value than the plan released
     targets = [resolve(candidate.known, vault) for candidate in plan.candidates]
     behaviours = [resolve_behaviour(target, plan.behaviour, vault) for target in targets]
     run = vault.reserve(plan)

@@ -6,21 +6,19 @@ cannot judge it (`privacy.vault.origins`).
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 from dataclasses import dataclass
 from typing import Any, get_args
 
-import numpy as np
-
+from tacit.agents.policy_files import FeedForward
 from tacit.data.spec import Discrete, Source
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.features import Custom
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Policy, Target, unknown_behaviour
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Network, Policy, Target, unknown_behaviour
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.ledger.folds import teacher
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.vault.invented import invented_rows
-from tacit.privacy.vault.origins import Origin
+from tacit.privacy.vault.origins import Origin, teachers
+from tacit.privacy.vault.policies import acting, digest, known_by_digest
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import from_json
 
@@ -43,15 +41,17 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
     target: Any = policy
     if isinstance(policy, Release):
         policy.certificate.verify()
-        admitted = {(ledger.dataset_id, plan.id) for ledger in vault.ledgers for plan in ledger.plans()}
-        if (policy.certificate.dataset_id, policy.certificate.plan_id) not in admitted:
+        stated = policy.certificate
+        admitted = [ledger for ledger in vault.ledgers if ledger.dataset_id == stated.dataset_id]
+        if not any(plan.id == stated.plan_id for ledger in admitted for plan in ledger.plans()):
             raise PlanError(
                 "the policy was released under another ledger",
                 where="off_policy_evaluation",
                 expected="a policy known without the records, or a release of this very ledger",
                 remedy="pass the release that this vault made, or the policy itself if it is public",
             )
-        target = policy.value
+        teachers(admitted[0], Origin.of(policy))  # refuses another value than the plan released
+        target = policy_in(policy)
     if isinstance(target, Behaviour):
         return target
     space = vault.spec.action
@@ -67,6 +67,12 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
         target.require_distributions(invented_rows(vault.spec, 64, 1, seed=0)["observations"][:, 0])
     checked: Policy = target
     return checked
+
+
+def policy_in(release: Release[Any]) -> Any:
+    """The released policy as it is evaluated."""
+    policy = acting(release.value)
+    return Network.of(policy) if isinstance(policy, FeedForward) else policy
 
 
 def resolve_behaviour(
@@ -120,41 +126,11 @@ def with_probabilities(target: Target) -> Policy:
     return target
 
 
-def digest(target: Target, behaviour: Policy | None = None) -> str:
-    """SHA-256 of all that makes up a policy (and the known behaviour), 16 hex digits."""
-    text = repr((_plain(target), _plain(behaviour)))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _plain(value: Any) -> object:
-    """What makes up a policy, arrays by their digest; of a class of the user's own only the name."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((field.name, _plain(getattr(value, field.name))) for field in dataclasses.fields(value))
-        return type(value).__qualname__, tuple(fields)
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-    if isinstance(value, tuple):
-        return tuple(_plain(entry) for entry in value)
-    return value if isinstance(value, str | int | float | bool | None) else type(value).__qualname__
-
-
-def fixed_by_digest(value: Any) -> bool:
-    """Whether the digest tells such policies apart: not where it holds no more of a function or class than its name."""
-    if isinstance(value, Callable | Custom):
-        return False
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        own = type(value).__module__.partition(".")[0] == __name__.partition(".")[0]  # others may read what they like
-        return own and all(fixed_by_digest(getattr(value, field.name)) for field in dataclasses.fields(value))
-    if isinstance(value, tuple):
-        return all(map(fixed_by_digest, value))
-    return value is None or isinstance(value, str | int | float | np.ndarray)
-
-
 def origin_of(policy: Target | Release[Policy], declared: Origin | None) -> Origin | None:
-    """Where the policy comes from: of a release its certificate says so, any other one is declared, or is not."""
-    if declared is not None and (declared.certified or isinstance(policy, Release)):
+    """Where the policy comes from: of a release the ledger knows it, any other one is declared, or is not."""
+    if declared is not None and (declared.released is not None or isinstance(policy, Release)):
         raise PlanError(
-            "an origin was declared of a policy whose certificate says where it comes from",
+            "an origin was declared of a policy of which the ledger knows where it comes from",
             where="off_policy_evaluation",
             expected="a release of this ledger by itself, or another policy with Origin.public() or Origin.made_from()",
             remedy="leave the origin out, or pass the policy without its certificate",
@@ -167,7 +143,7 @@ def declared_before(
 ) -> tuple[list[Origin | None], int | None]:
     """What was declared of this very policy in earlier evaluations, and how many plans the ledger held before them."""
     # returns: ([], None) where it was not evaluated before, or could have changed behind its name
-    if not (fixed_by_digest(target) and fixed_by_digest(behaviour)):
+    if not (known_by_digest(target) and known_by_digest(behaviour)):
         return [], None
     known, held = digest(target, behaviour), {plan.id: at for at, plan in enumerate(ledger.plans())}
     found = []
@@ -191,10 +167,8 @@ def words(
         ledger: of the records; it knows who taught a release.
     """
     if isinstance(policy, Release):
-        taught_by = [
-            plan.taught_by for plan in (ledger.plans() if ledger else []) if plan.id == policy.certificate.plan_id
-        ]
-        return f"a policy released under this ledger{', taught by ' if taught_by else ''}{''.join(taught_by)}"
+        who = "" if ledger is None else f", taught by {teacher(teachers(ledger, Origin.of(policy)))}"
+        return f"a policy released under this ledger{who}"
     if isinstance(policy, Behaviour):
         return "the policy that made the records"
     if origin is not None and origin.plans:

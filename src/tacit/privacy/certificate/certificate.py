@@ -154,8 +154,7 @@ class Certificate:
             simulated: whether the records were declared simulated.
             void_reason: why the ledger is void, or None.
             releases: {plan_id, method, epsilon, delta} as charged, for every plan of the ledger, with the `fold` that
-                pays where it is one, and `taught_by` where not everybody taught; this plan's own charge is added where
-                it is missing.
+                pays where it is one; this plan's own charge is added where it is missing.
             budget: the ledger's (epsilon, delta).
             covered, not_covered: data accesses that the promise covers, and that it does not.
             assumptions: beyond the standing ones and those of single parts, which are added.
@@ -171,7 +170,7 @@ class Certificate:
         """
         from tacit.privacy.accounting.events import event_to_json
         from tacit.privacy.certificate import fields as derive
-        from tacit.privacy.ledger.folds import places
+        from tacit.privacy.ledger.folds import alone, folds_of
 
         versions = {name: version for name in _PACKAGES if (version := _version(name))}
         primary = {
@@ -207,7 +206,7 @@ class Certificate:
         derived = derive.numbers(unit, event, float(delta), primary)
         if all(row["plan_id"] != plan_id for row in releases):
             charge = {"plan_id": plan_id, "method": method, "epsilon": derived["epsilon"], "delta": float(delta)}
-            charge |= places(parts)
+            charge |= {} if (fold := alone(folds_of(parts))) is None else {"fold": fold}
             primary["releases"] = [*releases, charge]
             derived = derive.numbers(unit, event, float(delta), primary)
         derived["total"] |= {"composition": composition, "budget_epsilon": budget[0], "budget_delta": budget[1]}

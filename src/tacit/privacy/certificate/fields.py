@@ -18,7 +18,7 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, Leaves, flatten
 from tacit.privacy.accounting.filters import Charge, Total, admits, composition_of
 from tacit.privacy.certificate import canonical
-from tacit.privacy.ledger.folds import EVERYBODY, FOLDS, Fold, alone, folds_of, teacher
+from tacit.privacy.ledger.folds import FOLDS, Fold, alone, folds_of
 from tacit.privacy.mechanisms.base import Part, composed, neighbours, publish_logs
 from tacit.privacy.mechanisms.kinds import part_of
 from tacit.units import Relation, Unit
@@ -266,7 +266,7 @@ def contradictions(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
         yield "releases", "does not hold this plan's own charge once"
     folds = folds_of(record["parts"])
     for row in charges:
-        if row.get("fold") != alone(folds) or row.get("taught_by", EVERYBODY) != teacher(folds):
+        if row.get("fold") != alone(folds):
             yield "releases.fold", "is not where the parts lie"
         if row["method"] != record["method"]:
             yield "releases.method", "names another method for this plan"
@@ -277,8 +277,6 @@ def contradictions(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
     if len({row["plan_id"] for row in record["releases"]}) != len(record["releases"]):
         yield "releases", "charges a plan twice"
     for row in record["releases"]:
-        if "fold" in row and row.get("taught_by") != f"fold {row['fold']}":
-            yield "releases.fold", "is charged, and another one taught"
         if row not in charges and not (float(row["epsilon"]) > 0 and row["delta"] < 1):
             yield "releases", "holds a charge that no ledger admits"
         if row not in charges and math.isinf(float(row["epsilon"])) and record["void_reason"] is None:

@@ -108,7 +108,7 @@ def markdown(record: Mapping[str, Any]) -> str:
         lines += ["", f"## {title}", "", *(_bullets(record[name]) or ["Nothing is declared."])]
     lines += ["", "## Everything released from this ledger", ""]
     lines += _table(
-        ("plan", "method", "epsilon", "delta", "charged to", "taught by"),
+        ("plan", "method", "epsilon", "delta", "charged to"),
         [
             (
                 row["plan_id"],
@@ -116,7 +116,6 @@ def markdown(record: Mapping[str, Any]) -> str:
                 row["epsilon"],
                 row["delta"],
                 f"fold {row['fold']}" if "fold" in row else "everybody",
-                row.get("taught_by", "everybody"),
             )
             for row in record["releases"]
         ],

@@ -1,8 +1,8 @@
-"""Folds: on which of two fixed halves of the units a plan lies, what it costs there, and which half taught a release.
+"""Folds: on which of two fixed halves of the units a plan lies, what it costs there, and which half taught a policy.
 
 A unit's fold is a function of the unit and of the ledger's `dataset_id`, which is drawn when the ledger is created and
 never changes. Fold 0 is the one to learn from, fold 1 the one that judges. Everything here follows from a plan's parts
-as the ledger wrote them down, whatever its caller says. The proof is in `proofs/ledger.md`.
+and the order of its steps as the ledger wrote them down, whatever its caller says. The proof is in `proofs/ledger.md`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,23 @@ LEARNING, JUDGING = FOLDS
 Teacher = Literal["everybody", "fold 0", "fold 1"]
 """Whom a release was learned from."""
 EVERYBODY: Teacher = "everybody"
-_NAMES: Mapping[Fold, Teacher] = {0: "fold 0", 1: "fold 1"}
+POLICY = "policy"
+"""Under which kind of note a ledger holds the digest of a policy that a plan has fixed or released, after its id."""
 
 
-def folds_of(parts: Sequence[Any]) -> frozenset[Fold] | None:
-    """The folds on which the parts of a plan lie, as a certificate states these; None where one is over everybody.
+def places(parts: Sequence[Any]) -> tuple[Fold, ...] | None:
+    """The fold of each part of a plan, as a certificate states these; None where one is over everybody.
 
     Only sums without sampling, under Gaussian noise, are proved for a fold: any other part counts as over everybody.
     """
-    folds = [_fold_of(part) for part in parts]
-    if not folds or None in folds:
-        return None
-    return frozenset(fold for fold in folds if fold is not None)
+    folds = tuple(fold for part in parts if (fold := _fold_of(part)) is not None)
+    return folds if parts and len(folds) == len(parts) else None
+
+
+def folds_of(parts: Sequence[Any]) -> frozenset[Fold] | None:
+    """The folds on which the parts of a plan lie (see `places`); None where one is over everybody."""
+    folds = places(parts)
+    return None if folds is None else frozenset(folds)
 
 
 def _fold_of(part: Any) -> Fold | None:
@@ -48,8 +53,9 @@ def alone(folds: frozenset[Fold] | None) -> Fold | None:
 
 
 def teacher(folds: frozenset[Fold] | None) -> Teacher:
-    """Who taught what a plan on these folds released: where it lies on both, fold 0 teaches and fold 1 judges."""
-    return EVERYBODY if folds is None else _NAMES[min(folds)]
+    """These folds in a word: who taught what was learned from them."""
+    fold = alone(folds)
+    return EVERYBODY if fold is None else "fold 0" if fold == 0 else "fold 1"
 
 
 def judged(folds: frozenset[Fold] | None, *, evaluates: bool) -> tuple[Fold, ...]:
@@ -57,18 +63,6 @@ def judged(folds: frozenset[Fold] | None, *, evaluates: bool) -> tuple[Fold, ...
     if evaluates:
         return FOLDS if folds is None else tuple(sorted(folds))
     return (JUDGING,) if folds == frozenset(FOLDS) else ()
-
-
-def places(parts: Sequence[Any]) -> dict[str, Any]:
-    """What a list of releases says of a plan with these parts: who pays and who taught, where that is not everybody."""
-    folds = folds_of(parts)
-    pays: dict[str, Any] = {} if alone(folds) is None else {"fold": alone(folds)}
-    return pays if folds is None else {**pays, "taught_by": teacher(folds)}
-
-
-def taught(who: Teacher) -> frozenset[Fold]:
-    """The folds that these teachers are in."""
-    return frozenset(fold for fold in FOLDS if who in (EVERYBODY, _NAMES[fold]))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, written
-from tacit.privacy.ledger.folds import EVERYBODY, Balance, Fold, Teacher, alone, folds_of, judged, teacher
+from tacit.privacy.ledger.folds import EVERYBODY, FOLDS, POLICY, Balance, Fold, Teacher, alone, judged, places, teacher
 from tacit.privacy.ledger.persistent import PersistentDict
 from tacit.units import Unit
 
@@ -82,8 +82,9 @@ class PlanSummary:
 
     Args:
         fold: the one fold that pays, or None where both do.
-        taught_by: whom its release was learned from.
+        taught_by: whom its policies were learned from; of a plan without one, whom it reads.
         judges: the folds on which it says how good a policy is.
+        policies: digest of each policy that it fixed or released -> the folds whose sums it had begun by then.
         began, ended: the entries that took its first and its newest steps, 0 where none were.
     """
 
@@ -96,6 +97,7 @@ class PlanSummary:
     fold: Fold | None
     taught_by: Teacher
     judges: tuple[Fold, ...] = ()
+    policies: Mapping[str, frozenset[Fold]] = field(default_factory=dict)
     began: int = 0
     ended: int = 0
 
@@ -172,8 +174,9 @@ class Reserved:
         parts: number of steps by part.
         charge: what it costs.
         claimed: how many steps were taken from each part.
-        folds: on which its parts lie, as its description says; None where one is over everybody.
+        places: the fold of each part, as its description says; None where one is over everybody.
         evaluates: whether it asks how good a policy is.
+        policies: digest of each policy that it fixed or released -> the folds whose sums it had begun by then.
         began, ended: the entries that took its first and its newest steps, 0 where none were.
     """
 
@@ -182,10 +185,21 @@ class Reserved:
     parts: Mapping[str, int]
     charge: Charge
     claimed: Mapping[str, int]
-    folds: frozenset[Fold] | None = None
+    places: Mapping[str, Fold] | None = None
     evaluates: bool = False
+    policies: Mapping[str, frozenset[Fold]] = field(default_factory=dict)
     began: int = 0
     ended: int = 0
+
+    @property
+    def folds(self) -> frozenset[Fold] | None:
+        """On which its parts lie; None where one is over everybody."""
+        return None if self.places is None else frozenset(self.places.values())
+
+    @property
+    def teachers(self) -> frozenset[Fold] | None:
+        """The folds that taught any of its policies; of a plan without one, those that it reads."""
+        return frozenset[Fold]().union(*self.policies.values()) or self.folds
 
 
 @dataclass(frozen=True)
@@ -232,8 +246,9 @@ class LedgerState:
                 steps=sum(plan.parts.values()),
                 claimed=sum(plan.claimed.values()),
                 fold=alone(plan.folds),
-                taught_by=teacher(plan.folds),
+                taught_by=teacher(plan.teachers),
                 judges=judged(plan.folds, evaluates=plan.evaluates),
+                policies=plan.policies,
                 began=plan.began,
                 ended=plan.ended,
             )
@@ -338,10 +353,10 @@ class LedgerState:
             raise broken("the plan is already reserved")
         described = payload["description"]
         touches: list[Any] = described["parts"] if isinstance(described.get("parts"), list) else []
-        folds = folds_of(touches)
-        if folds is not None and {touch["name"] for touch in touches} != parts.keys():
+        folds = places(touches)
+        if folds is not None and sorted(touch["name"] for touch in touches) != sorted(parts):
             raise _bad_plan("the plan's parts are not those that its description names", "the same names in both")
-        balance = self.balance.plus(charge, alone(folds))
+        balance = self.balance.plus(charge, alone(None if folds is None else frozenset(folds)))
         if not balance.admits(terms.epsilon, terms.delta):
             before = self.spent()
             raise BudgetExceeded(
@@ -352,7 +367,8 @@ class LedgerState:
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
         method, evaluates = str(described.get("method", "")), described.get("evaluates") is True
-        plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0), folds, evaluates)
+        where = None if folds is None else {touch["name"]: fold for touch, fold in zip(touches, folds, strict=True)}
+        plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0), where, evaluates)
         void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
         return replace(self, plans=self.plans.put(plan_id, plan), balance=balance, void_reason=void)
 
@@ -383,7 +399,14 @@ class LedgerState:
         return replace(self, void_reason=self.void_reason or str(payload["reason"]) or "no reason given")
 
     def _note(self, payload: Mapping[str, Any]) -> LedgerState:
-        return self
+        plan_id, _, digest = str(payload["text"]).partition(" ")
+        plan = self.plans.get(plan_id) if payload["kind"] == POLICY else None
+        if plan is None or digest in plan.policies:
+            return self
+        begun = [fold for part, fold in (plan.places or {}).items() if plan.claimed[part]]
+        read = frozenset(begun) or plan.folds or frozenset(FOLDS)  # before any sum it is none that the plan taught
+        plan = replace(plan, policies={**plan.policies, digest: read})
+        return replace(self, plans=self.plans.put(plan_id, plan))
 
 
 def replay(entries: Iterable[Entry]) -> LedgerState:

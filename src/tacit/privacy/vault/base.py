@@ -16,13 +16,14 @@ from tacit.privacy.accounting.filters import stated
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.certificate.fields import LEAST_CHARGE
 from tacit.privacy.certificate.words import Label as Label
-from tacit.privacy.ledger.folds import EVERYBODY
+from tacit.privacy.ledger.folds import POLICY
 from tacit.privacy.ledger.ledger import Ledger, PlanSummary, RdpOrder
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, publish_logs
 from tacit.privacy.mechanisms.kinds import SUMS, part_of
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.isolation import IsolationChecks, Value
+from tacit.privacy.vault.policies import acting, digest, known_by_digest
 from tacit.privacy.vault.selection import Selected
 from tacit.tracking import Tracker
 
@@ -228,6 +229,16 @@ class BaseVault:
         """Whether every claimed step has been run: the moment at which a checkpoint loses nothing."""
         return not self._claimed.get((run.plan_id, part), range(0))
 
+    def fix(self, run: Run, policy: Any) -> None:
+        """Enter in the ledger which policy the run has arrived at: whom it reads afterwards did not teach that policy.
+
+        Args:
+            run: of which steps have run.
+            policy: over discrete actions, of tacit's own classes; any other is known by no digest, and not entered.
+        """
+        if known_by_digest(policy):
+            self._remember(run, {digest(policy)}, POLICY)
+
     def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[str]) -> Release[Value]:
         """A value that came out of the run, with its certificate; `assumptions` are the vault's own.
 
@@ -235,6 +246,8 @@ class BaseVault:
             MechanismError: a callback of the user's kept something of what it saw.
         """
         self._checks.require_unchanged("release")
+        if (policy := acting(value)) is not None:
+            self.fix(run, policy)
         certificate = certify(
             run.plan,
             run.plan_id,
@@ -370,10 +383,9 @@ def certify(
 
 
 def _charged(plan: PlanSummary) -> dict[str, Any]:
-    """A plan of the ledger as a certificate lists it; who pays and who taught, where that is not everybody."""
+    """A plan of the ledger as a certificate lists it, with the fold that pays where it is one."""
     row = {"plan_id": plan.id, "method": plan.method, "epsilon": plan.epsilon, "delta": plan.delta}
-    row |= {} if plan.fold is None else {"fold": plan.fold}
-    return row | ({} if plan.taught_by == EVERYBODY else {"taught_by": plan.taught_by})
+    return row | ({} if plan.fold is None else {"fold": plan.fold})
 
 
 def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Where a policy comes from, and what may therefore be said of it from the same records.
 
 A policy that people helped to choose looks better on these people than it is. So a statement about its value is made
-on people who did not: the ledger knows which fold taught its own releases, any other policy is declared, and what was
-said before of the judging people is counted. `proofs/off_policy_evaluation.md` has the proof and its limits.
+on people who did not: the ledger knows its own releases and which fold taught them, any other policy is declared, and
+what was said before of the judging people is counted. `proofs/off_policy_evaluation.md` has the proof and its limits.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 from tacit.errors import PlanError
 from tacit.privacy.certificate.certificate import Certificate, Release
-from tacit.privacy.ledger.folds import FOLDS, Fold, taught
+from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.ledger.ledger import Ledger, LedgerView, PlanSummary
+from tacit.privacy.vault.policies import acting, digest, known_by_digest
 
 MOST_LEVEL = 0.998
 """The largest nominal level for which an interval's coverage was checked."""
@@ -28,11 +29,11 @@ class Origin:
     Args:
         plans: their ids in the ledger, as `tacit ledger show` prints them; none for a public policy, which owes nothing
             to the records.
-        certified: whether the policy is such a release itself, as its certificate says; else this is declared.
+        released: digest of the policy, where one of these plans released it as it is; else the origin is declared.
     """
 
     plans: tuple[str, ...] = ()
-    certified: bool = False
+    released: str | None = None
 
     @classmethod
     def public(cls) -> Origin:
@@ -47,8 +48,20 @@ class Origin:
 
     @classmethod
     def of(cls, release: Release[Any]) -> Origin:
-        """That of a policy which is itself what was released."""
-        return cls((release.certificate.plan_id,), certified=True)
+        """That of a policy which is itself what was released; the ledger knows whether that plan released this one.
+
+        Raises:
+            PlanError: the value is no policy that is known again by its digest.
+        """
+        policy = acting(release.value)
+        if policy is None or not known_by_digest(policy):
+            raise PlanError(
+                "the release is no policy over discrete actions, or one of a class or function of your own",
+                where="Origin.of",
+                expected="a policy of tacit's classes, which a ledger knows again by its numbers",
+                remedy="pass the policy itself, with origin=Origin.made_from(release)",
+            )
+        return cls((release.certificate.plan_id,), digest(policy))
 
 
 def _certificate(release: Release[Any] | Certificate) -> Certificate:
@@ -97,7 +110,7 @@ def standing(
     plans = ledger.plans()
     declared = [origin for origin in origins if origin is not None]
     taught_by = besides.union(*(teachers(ledger, origin) for origin in declared))
-    own = [plans[_place(plans, plan_id)] for origin in declared if origin.certified for plan_id in origin.plans]
+    own = [plans[_place(plans, plan_id)] for origin in declared if origin.released for plan_id in origin.plans]
     before = plans[: len(plans) if since is None else since]
     if own:  # its last step may have been chosen by whatever was seen until then, wherever its plan stands
         ended = max(plan.ended for plan in own)
@@ -125,15 +138,27 @@ def standing(
 
 
 def teachers(ledger: Ledger | LedgerView, origin: Origin) -> frozenset[Fold]:
-    """The folds that taught a policy of this origin: of what was made from a release, all that the release read.
+    """The folds that taught a policy of this origin: of a release those that its plan had read when the ledger first
+    saw the policy, of what was made from a release all that the release read.
 
     Raises:
-        PlanError: the ledger does not hold one of the plans.
+        PlanError: the ledger does not hold one of the plans, or that plan released other policies than this one.
     """
     plans = ledger.plans()
     sources = [plans[_place(plans, plan_id)] for plan_id in origin.plans]
-    every = [taught(plan.taught_by) if origin.certified else _reads(plan) for plan in sources]
+    every = [_reads(plan) if origin.released is None else _taught(plan, origin.released) for plan in sources]
     return frozenset[Fold]().union(*every)
+
+
+def _taught(plan: PlanSummary, released: str) -> frozenset[Fold]:
+    if released not in plan.policies:
+        raise PlanError(
+            f"plan {plan.id} released another policy than this one",
+            where="Origin",
+            expected="the policy that was released with this certificate, unchanged",
+            remedy="pass the release as it is, or the policy itself with origin=Origin.made_from(release)",
+        )
+    return plan.policies[released]
 
 
 def _after(free: frozenset[Fold], level: float, count: int) -> Standing:
