@@ -64,9 +64,17 @@ def measure(folders: tuple[Path, ...]) -> Form:
     paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     trees = {path: ast.parse(text) for path, text in texts.items()}
-    uses = Counter(name for tree in trees.values() for name in _uses(tree))
+    uses = {path: Counter(_uses(tree)) for path, tree in trees.items()}
     found = [(path, node, public) for path, tree in trees.items() for node, public in _definitions(tree, True)]
     functions = [(path, node) for path, node, _ in found if isinstance(node, Function)]
+    owners = defaultdict(set)
+    for path, node in functions:
+        owners[node.name].add(path)
+    crumbs = [
+        _place(path, node, node.name)
+        for path, node in functions
+        if _is_small(node) and sum(uses[user][node.name] for user in {*paths} - owners[node.name] | {path}) == 1
+    ]
     classes = defaultdict(list)
     for path, node, _ in found:
         if isinstance(node, ast.ClassDef):
@@ -79,7 +87,7 @@ def measure(folders: tuple[Path, ...]) -> Form:
         files=len(paths),
         lines=sum(text.count("\n") for text in texts.values()),
         functions=len(functions),
-        crumbs=tuple(_place(path, node, node.name) for path, node in functions if _is_crumb(node, uses)),
+        crumbs=tuple(crumbs),
         repeated={name: tuple(places) for name, places in sorted(classes.items()) if len(places) > 1},
         private_docstrings=tuple(_place(path, node, f"{node.name}, {n}") for path, node, n in private if n > 1),
         private_docstring_lines=sum(n for _, _, n in private),
@@ -112,11 +120,12 @@ def _uses(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-def _is_crumb(node: Function, uses: Counter[str]) -> bool:
+def _is_small(node: Function) -> bool:
+    """Whether a function is private and so short that it may be a crumb; a decorated one has other users."""
     body = node.body[1:] if _docstring(node) is not None else node.body
     if not body or not _is_private(node.name) or node.decorator_list:
         return False
-    return (body[-1].end_lineno or 0) - body[0].lineno < CRUMB and uses[node.name] == 1
+    return (body[-1].end_lineno or 0) - body[0].lineno < CRUMB
 
 
 def _is_private(name: str) -> bool:

@@ -63,13 +63,13 @@ def to_parquet(
     data: Trajectories, path: str | os.PathLike[str], *, certificate: Mapping[str, Any] | None = None
 ) -> None:
     """Writes the table of `to_arrow` as a Parquet file; `Trajectories.from_parquet` reads it without a spec."""
-    from pyarrow import parquet
+    from pyarrow import parquet, types
 
     records, described = _shown(data, "to_parquet"), _described(data, certificate, "to_parquet")
     tables = (_table(records, data, rows, described) for rows in _groups(records))
     with new(Path(path)) as partial:
         first = next(tables)
-        few = [field.name for field in first.schema if not _is_float(field.type)]
+        few = [field.name for field in first.schema if not types.is_floating(field.type)]
         with parquet.ParquetWriter(partial, first.schema, compression="zstd", use_dictionary=few) as writer:
             writer.write_table(first)
             for table in tables:
@@ -288,12 +288,6 @@ def _decoded(table: Any) -> Any:
 
     plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in table.schema]
     return table.cast(pa.schema(plain))
-
-
-def _is_float(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_floating(kind))
 
 
 def _wide(column: Array) -> Array:

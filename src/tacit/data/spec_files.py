@@ -98,9 +98,5 @@ def _blocks(spaces: dict[str, list[str]]) -> Iterator[str]:
             yield f"# [[{space}.columns]]\n"
         if space == "reward" and not names:
             yield _REWARD
-        yield from (_COLUMN.format(space=space, name=_quoted(name)) for name in names)
-
-
-def _quoted(name: str) -> str:
-    """A basic string of TOML, whose escapes are those of JSON."""
-    return json.dumps(name).replace("\x7f", "\\u007f")
+        quoted = [json.dumps(name).replace("\x7f", "\\u007f") for name in names]  # TOML has the escapes of JSON
+        yield from (_COLUMN.format(space=space, name=name) for name in quoted)

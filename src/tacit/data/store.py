@@ -336,10 +336,7 @@ def _read_public(folder: Path) -> _Public:
         elif not folder.is_dir():
             what, remedy = "this is a file and no folder of records", "run `tacit data import` on it first"
         raise FileError(
-            what,
-            where=str(folder),
-            expected="a folder that `tacit data` or Trajectories.save wrote",
-            remedy=remedy,
+            what, where=str(folder), expected="a folder that `tacit data` or Trajectories.save wrote", remedy=remedy
         )
     return public
 
@@ -414,8 +411,5 @@ def _stream(path: Path) -> Iterator[Array]:
 
 def _damaged(path: Path, what: str) -> FileError:
     return FileError(
-        what,
-        where=str(path),
-        expected="a folder that Trajectories.save wrote",
-        remedy="import or save the data again",
+        what, where=str(path), expected="a folder that Trajectories.save wrote", remedy="import or save the data again"
     )

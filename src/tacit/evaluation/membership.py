@@ -103,12 +103,7 @@ def losses(
 
 
 def attack(
-    members: Floats,
-    others: Floats,
-    *,
-    fprs: tuple[float, ...] = (0.1, 0.01),
-    confidence: float = 0.95,
-    seed: int = 0,
+    members: Floats, others: Floats, *, fprs: tuple[float, ...] = (0.1, 0.01), confidence: float = 0.95, seed: int = 0
 ) -> LossAttack:
     """Tell members by the best of several scores.
 

@@ -42,13 +42,7 @@ class NearestRecords:
 
 
 def nearest_records(
-    synthetic: Columns,
-    train: Columns,
-    holdout: Columns,
-    *,
-    rows: int = 5_000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    synthetic: Columns, train: Columns, holdout: Columns, *, rows: int = 5_000, confidence: float = 0.95, seed: int = 0
 ) -> NearestRecords:
     """Distances from synthetic rows to the nearest training row and to the nearest row that was held out.
 

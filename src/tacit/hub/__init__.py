@@ -219,10 +219,7 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
         )
     if average and kind != "policy":
         raise PlanError(
-            "the policy has no average",
-            where="hub.to_onnx",
-            expected="average=False",
-            remedy="leave average out",
+            "the policy has no average", where="hub.to_onnx", expected="average=False", remedy="leave average out"
         )
     theta = (value.average if average else value.last) if kind == "policy" else value.theta
     metadata = {

@@ -88,7 +88,9 @@ def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
     Raises:
         FileError: the file exists already or cannot be written.
     """
-    journeys, midnight = trips(days), _midnight(date)
+    journeys = trips(days)
+    # Unix time of the date's midnight, as if it were UTC
+    midnight = int(datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC).timestamp())
     with _new(path) as file:
         file.write('{"type":"FeatureCollection","features":[\n')
         for day, (rows, person) in enumerate(_each(journeys)):
@@ -195,11 +197,6 @@ def _blocks(days: Days, factor: int | None) -> tuple[Grid, IntArray]:
 def clock(slot: int) -> str:
     """When a slot begins, HH:MM."""
     return f"{slot // 2:02d}:{30 * (slot % 2):02d}"
-
-
-def _midnight(date: datetime.date) -> int:
-    """Unix time of the date's midnight, as if it were UTC."""
-    return int(datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC).timestamp())
 
 
 def _each(journeys: Trips) -> Iterator[tuple[slice, int]]:

@@ -249,10 +249,7 @@ def arrow_batches(reader: Any, kinds: Mapping[str, Any], wrong: FileError | Data
 
 
 def _columns(
-    fetch: Callable[[], Sequence[Sequence[Any]]],
-    names: Sequence[str],
-    kinds: Mapping[str, Any],
-    wrong: FileError,
+    fetch: Callable[[], Sequence[Sequence[Any]]], names: Sequence[str], kinds: Mapping[str, Any], wrong: FileError
 ) -> Iterator[Any]:
     """Batches of rows that a database's driver gives as tuples."""
     import pyarrow as pa

@@ -206,11 +206,8 @@ def _settle(node: Any, used: Sequence[str], unit: tuple[str, str] | None) -> Non
             part["column_names"] = [unit[1]]
     if node["type"] in _BY_PLACE or {node["start"], node["end"]} & FRAMES_OF_ROWS:
         usual = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
-        node["orders"] += [{**usual, "expression": _reference(name)} for name in used]
-
-
-def _reference(name: str) -> dict[str, Any]:
-    return {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [name]}
+        column = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": ""}
+        node["orders"] += [{**usual, "expression": {**column, "column_names": [name]}} for name in used]
 
 
 def _refused(option: str, what: str, expected: str, remedy: str = "correct it") -> DataError:

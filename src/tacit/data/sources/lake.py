@@ -133,7 +133,9 @@ def table_of(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> Tabl
     return Table(
         name=first[0].name if not others else f"{len(files)} files",
         kinds={name: naive(kind) for name, kind in agreed.items()},
-        batches=lambda names: (batch for part in parts for batch in _batches(*part, reader, _chosen(agreed, names))),
+        batches=lambda names: (
+            batch for part in parts for batch in _batches(*part, reader, {name: agreed[name] for name in names})
+        ),
         typed=kind != "csv",
         decimal=style.decimal,
     )
@@ -224,7 +226,8 @@ def _batches(path: Path, partition: Mapping[str, str], reader: Reader, names: Ma
     wrong = tables.unreadable(path, _IN_WORDS[str(kind_of(path))])
 
     def whole(columns: Mapping[str, Any], rows: int) -> Any:
-        texts = {key: pa.array([_text_of(partition[key])] * rows, pa.string()) for key in names if key not in own}
+        known = {key: None if partition[key] == NOBODY else partition[key] for key in names if key not in own}
+        texts = {key: pa.array([value] * rows, pa.string()) for key, value in known.items()}
         arrays = {name: columns[name].cast(naive(kind)) for name, kind in own.items()} | texts
         return pa.record_batch([arrays[name] for name in names], names=list(names))
 
@@ -282,10 +285,6 @@ def _reader(path: Path) -> Any:
     return pa.ipc.open_stream(pa.memory_map(os.fspath(path)))
 
 
-def _chosen(kinds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: kinds[name] for name in names}
-
-
 def _texts(names: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
     import pyarrow as pa
 
@@ -296,7 +295,3 @@ def _partition(path: Path) -> dict[str, str]:
     """Keys and values of the folders KEY=VALUE that a file lies in."""
     pairs = (part.partition("=") for part in path.parts[:-1] if "=" in part)
     return {unquote(key): unquote(value) for key, _, value in pairs}
-
-
-def _text_of(value: str) -> str | None:
-    return None if value == NOBODY else value

@@ -290,11 +290,7 @@ def _expressions(
 
 
 def _columns(
-    table: Table,
-    wanted: Wanted,
-    spec: PublicSpec,
-    fields: Fields,
-    made: Mapping[tuple[str, str], Expression],
+    table: Table, wanted: Wanted, spec: PublicSpec, fields: Fields, made: Mapping[tuple[str, str], Expression]
 ) -> dict[str, list[tuple[str, str | Expression]]]:
     """Field -> (name in the spec or "", the table's column or an expression) of each of its columns."""
     optional = {"truncations", *(() if spec.terminals else ("terminations",))}

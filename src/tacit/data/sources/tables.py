@@ -409,10 +409,7 @@ def _not_a_number(path: Path, name: str, row: int) -> DataError:
 
 def _overfull(path: Path) -> FileError:
     return FileError(
-        "the file declares far more than it holds",
-        where=str(path),
-        expected=_kind(path),
-        remedy="write the file again",
+        "the file declares far more than it holds", where=str(path), expected=_kind(path), remedy="write the file again"
     )
 
 
@@ -423,8 +420,5 @@ def unreadable(path: Path, kind: str) -> FileError:
         what = "this is no plain file" if os.path.exists(path) else "there is no such file"
         what = "this is a folder" if os.path.isdir(path) else what
     return FileError(
-        what,
-        where=str(path),
-        expected=kind,
-        remedy="write the file again" if plain(path) else "check the path",
+        what, where=str(path), expected=kind, remedy="write the file again" if plain(path) else "check the path"
     )

@@ -123,10 +123,7 @@ def with_devices(
 
 
 def with_visitors(
-    unit: Unit,
-    spec: PublicSpec,
-    rows: Callable[[int], Columns],
-    go: Callable[[Any, ScoredUsers], Floats],
+    unit: Unit, spec: PublicSpec, rows: Callable[[int], Columns], go: Callable[[Any, ScoredUsers], Floats]
 ) -> Callable[..., Seen]:
     """Runs over a `UserVault`; `rows` are those of m canaries in their meeting, [m, L, ...]."""
 

@@ -186,10 +186,7 @@ def movement(noise: mobility.plan.WhoAdds = "server") -> Case:
 
     def plan(epsilon: float, delta: float, canaries: int) -> mobility.OneShotPlan:
         small = mobility.OneShotPlan(
-            layout=mobility.Layout(times=8),
-            matching=mobility.Matching(rounds=1, days=100),
-            days=DAYS,
-            noise=noise,
+            layout=mobility.Layout(times=8), matching=mobility.Matching(rounds=1, days=100), days=DAYS, noise=noise
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 

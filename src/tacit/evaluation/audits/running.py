@@ -104,10 +104,7 @@ def audit(
     """
     if name not in CASES:
         raise PlanError(
-            f"there is no method {name!r}",
-            where="audit",
-            expected=", ".join(CASES),
-            remedy="name one of these",
+            f"there is no method {name!r}", where="audit", expected=", ".join(CASES), remedy="name one of these"
         )
     return _audited(name, epsilon, delta, effort, confidence, jobs, ray, progress, noise)
 
@@ -205,7 +202,11 @@ def _audited(
             worlds = [bounds.with_noise(world, factor) for world in _worlds(alone)]
         else:
             again = made([_weakened(job, factor) for job in (crowds if case.apart else first)])
-            worlds = _crowd_worlds(again) if case.apart else _worlds(again)
+            if case.apart:  # of canaries that were out, and of those that were in
+                scores, present = _crowd(again, "scores")
+                worlds = [scores[~present], scores[present]]
+            else:
+                worlds = _worlds(again)
         return max(level.by_law(*worlds) or 0.0, level.any_mechanism(*worlds)) > bound.epsilon
 
     return Audited(
@@ -304,12 +305,6 @@ def _worlds(passes: Passes) -> list[Floats]:
         np.concatenate([seen.scores[:, 0] for job, seen, _ in passes if job.present == (present,)])
         for present in (False, True)
     ]
-
-
-def _crowd_worlds(passes: Passes) -> list[Floats]:
-    """Scores of canaries that were out, and of those that were in."""
-    scores, present = _crowd(passes, "scores")
-    return [scores[~present], scores[present]]
 
 
 def _crowd(passes: Passes, statistic: Literal["scores", "digits"]) -> tuple[Floats, NDArray[np.bool_]]:

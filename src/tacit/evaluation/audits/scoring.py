@@ -96,7 +96,11 @@ class CanaryScorer:
         else:
             rows = self._reader.summaries(summary, asked, part.rows_per_unit)
         vectors = vectors_of(contribution, {**rows, "replicate": replicate}, state)
-        self._saw(part, mean, _bounded(part, vectors).reshape(replicates, units, -1))
+        if isinstance(part, LaplaceSum):
+            bounded = numbers_bounded(part, vectors)
+        else:
+            bounded = clipping.clip_rows(vectors, part.clip_norm)
+        self._saw(part, mean, bounded.reshape(replicates, units, -1))
 
     def saw_gradient(self, part: PoissonSum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
         """One answer of `noisy_gradient`, [R, P]."""
@@ -190,12 +194,6 @@ def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
         kernel = directions @ directions.T + variance * np.eye(len(canaries))
         means[r] = np.linalg.solve(kernel, directions @ (seen / length - directions.sum(axis=0) / 2))
     return means
-
-
-def _bounded(part: Sum, vectors: Floats) -> Floats:
-    if isinstance(part, LaplaceSum):
-        return numbers_bounded(part, vectors)
-    return clipping.clip_rows(vectors, part.clip_norm)
 
 
 # Vaults whose mechanisms are the real ones, and which tell a canary scorer what left them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -55,7 +56,8 @@ def render(report: PublicReport, audits: Sequence[Audited] = ()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(kind=lambda block: type(block).__name__, exact=_exact, compact=_compact)
+    environment.filters.update(kind=lambda block: type(block).__name__, exact=_exact)
+    environment.filters["compact"] = partial(json.dumps, ensure_ascii=False, separators=(", ", ": "))
     certificate, contents = report.certificate, report.sections()
     private = _field(certificate, "private") is True
     sections = [
@@ -228,8 +230,3 @@ def _field(certificate: Mapping[str, Any], name: str) -> Any:
 def _exact(value: float) -> str:
     """A certificate's number as it stands: no digit is lost."""
     return f"{value:,}" if isinstance(value, int) else repr(value)
-
-
-def _compact(value: Mapping[str, Any]) -> str:
-    """A deep part of a certificate on one line of JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))

@@ -79,11 +79,8 @@ def fit(
             save(path, run, vault.ledger, iterates)
         if progress is not None:
             progress(k + 1, plan.rounds)
-    return vault.release(run, Steered(plan, iterates.astype(np.float32), _words(model), model), label=plan.label())
-
-
-def _words(model: Writer) -> NDArray[np.int64]:
-    return np.asarray(model.model.vocabulary.numpy(), np.int64)
+    words = np.asarray(model.model.vocabulary.numpy(), np.int64)
+    return vault.release(run, Steered(plan, iterates.astype(np.float32), words, model), label=plan.label())
 
 
 def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: Reward | None) -> None:

@@ -58,7 +58,8 @@ class Writing:
 
 def split_observations(plan: AlignmentPlan, observations: NDArray[Any]) -> tuple[Tensor, Tensor]:
     """Prompts [B, n] int64 and draws [B, K, T] of rows [B K, d]; a prompt is that of its first row."""
-    rows = torch.from_numpy(np.ascontiguousarray(observations, np.float32)).view(-1, plan.completions, _seen(plan))
+    width = plan.prompt_tokens + plan.tokens
+    rows = torch.from_numpy(np.ascontiguousarray(observations, np.float32)).view(-1, plan.completions, width)
     return rows[:, 0, : plan.prompt_tokens].long(), rows[:, :, plan.prompt_tokens :]
 
 
@@ -69,7 +70,3 @@ def split_actions(plan: AlignmentPlan, prompts: Tensor, actions: NDArray[Any]) -
         rows, [plan.tokens, len(plan.looks), rows.shape[2] - plan.tokens - len(plan.looks)], dim=2
     )
     return Completions(prompts, written.long(), residual.reshape(*written.shape, -1)), values
-
-
-def _seen(plan: AlignmentPlan) -> int:
-    return plan.prompt_tokens + plan.tokens

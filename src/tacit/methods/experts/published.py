@@ -196,12 +196,7 @@ def _stable(task: str, rate: float, batch: int = 256, hidden: tuple[int, ...] = 
 
 def _mixed(task: str, epsilon: float, trajectories: int, stable: float, sigma: float, rate: float) -> Setting:
     return Setting(
-        task=task,
-        epsilon=epsilon,
-        trajectories=trajectories,
-        stable_fraction=stable,
-        noise_multiplier=sigma,
-        rate=rate,
+        task=task, epsilon=epsilon, trajectories=trajectories, stable_fraction=stable, noise_multiplier=sigma, rate=rate
     )
 
 

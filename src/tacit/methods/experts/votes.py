@@ -176,9 +176,6 @@ def fit(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array
         votes = np.concatenate([votes, released - released.mean(axis=2, keepdims=True)], axis=1)
         theta = fit_votes(plan.fit, plan.policy, asked, votes)
     learned = Learned(
-        plan=plan,
-        policy=plan.policy,
-        theta=theta,
-        agreement=Agreement(asked, votes + 1 / plan.clone.actions),
+        plan=plan, policy=plan.policy, theta=theta, agreement=Agreement(asked, votes + 1 / plan.clone.actions)
     )
     return vault.release(run, learned, label=plan.label())

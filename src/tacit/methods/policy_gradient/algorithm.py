@@ -103,7 +103,9 @@ def fit(
         if isinstance(plan, Votes):
             asked = _votes(plan, state, k)
         else:
-            asked = _gradients(plan, state, _clips(plan, state, information, k, first), k)
+            clips = _clips(plan, state, information, k, first)
+            actor = Acting(state.policy, state.theta)
+            asked = _Asked(actor, state.released(k, plan.bound / clips), clips / plan.bound)
         vault.enroll(run, asked.actor)
         means = _means(plan, vault, run, contributions, asked.released)
         state.update(k, means, asked.factor)
@@ -124,11 +126,6 @@ class _Asked:
     actor: Actor  # what they are served with
     released: Released | votes.Asked  # what contributions may use
     factor: Float64  # of what is released, [R]
-
-
-def _gradients(plan: PolicyGradientPlan, state: State, clips: Float64, k: int) -> _Asked:
-    """Everybody acts under the released policy, for a gradient or local updates, with clips [R]."""
-    return _Asked(Acting(state.policy, state.theta), state.released(k, plan.bound / clips), clips / plan.bound)
 
 
 def _votes(plan: Votes, state: State, k: int) -> _Asked:

@@ -48,7 +48,10 @@ def ablation(name: Name, plan: TransitionsPlan, *, unit: Unit, epsilon: float, d
     if name == "NonPre":
         changed = dataclasses.replace(plan, pretraining=None)
     elif name == "FineCur":
-        changed = dataclasses.replace(plan, curiosity=_in_fine_tuning(plan, unit))
+        # The paper's rate, and the authors' share of generated rows beside the expected units of a step
+        appended = max(1, round(SHARE * plan.sampling_rate * unit.size))
+        curiosity = Curiosity(mode="append_pool", pool=max(1_000, 4 * appended), appended=appended)
+        changed = dataclasses.replace(plan, curiosity=curiosity)
     else:
         changed = curious(plan, Curiosity() if name == "Cur" else None)
     return changed.calibrate(unit=unit, epsilon=epsilon, delta=delta)
@@ -75,9 +78,3 @@ def pretrained_only(plan: TransitionsPlan, start: Pretrained) -> Synthesizer:
     from tacit.methods.synthesis.synthesizer import Synthesizer
 
     return Synthesizer(plan, start.encoder, start.average)
-
-
-def _in_fine_tuning(plan: TransitionsPlan, unit: Unit) -> Curiosity:
-    """The paper's rate, and the authors' share of generated rows beside the expected units of a step."""
-    appended = max(1, round(SHARE * plan.sampling_rate * unit.size))
-    return Curiosity(mode="append_pool", pool=max(1_000, 4 * appended), appended=appended)

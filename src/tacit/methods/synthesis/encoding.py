@@ -220,7 +220,8 @@ class Encoder:
 
     def _outwards(self, values: Tensor, space: Box, size: Tensor, index: int) -> Tensor:
         start = sum(self._sizes[:index])
-        scale = values.new_tensor([self.scale[start + place] for place in _places(space)])
+        first = [0, *np.cumsum([count or 1 for count in space.categories]).tolist()[:-1]]  # encoded column of each
+        scale = values.new_tensor([self.scale[start + place] for place in first])
         low, high = (torch.from_numpy(bound).to(values.device) for bound in space.single())
         side = (values >= high).to(values.dtype) - (values <= low).to(values.dtype)
         return side * _summed(space, values) * size * (SPREAD * scale)
@@ -335,11 +336,6 @@ def groups(space: Space) -> tuple[tuple[int, int], ...]:
 def summed(space: Space) -> tuple[bool, ...]:
     """For each encoded column of an observation whether a step adds to it; a category is set instead."""
     return tuple(not labels for width, labels in groups(space) for _ in range(width))
-
-
-def _places(space: Box) -> list[int]:
-    """The first encoded column of each dimension."""
-    return [0, *np.cumsum([count or 1 for count in space.categories]).tolist()[:-1]]
 
 
 def _summed(space: Box, like: Tensor) -> Tensor:

@@ -196,12 +196,7 @@ class SynthesisPlan(plans.PrivatePlan):
 
 
 def label(
-    plan: SynthesisPlan,
-    *,
-    touches: Sequence[str],
-    sampled: str,
-    public: Sequence[str],
-    choices: str = CHOICES,
+    plan: SynthesisPlan, *, touches: Sequence[str], sampled: str, public: Sequence[str], choices: str = CHOICES
 ) -> Label:
     """The certificate's words, of which all synthesizers have most in common."""
     # touches: of private rows; choices: what was chosen, and must not have been chosen by the private records

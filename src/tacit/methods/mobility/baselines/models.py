@@ -102,7 +102,9 @@ class Moments:
         """Cells [n, 48] -> [n, 34]."""
         taken, places = actions(days, last=False), distinct(days)[:, :-1]
         home, stays = days[:, :-1] == days[:, :1], taken == STAY
-        blocks = _by_block(np.stack([home & stays, home & ~stays, ~home]))
+        flags = np.stack([home & stays, home & ~stays, ~home]).astype(np.float64)
+        starts = np.searchsorted(np.arange(SLOTS - 1) * BLOCKS // SLOTS, np.arange(BLOCKS))
+        blocks = np.moveaxis(np.add.reduceat(flags, starts, axis=2), 0, 1).reshape(len(days), 3 * BLOCKS)
         elsewhere = ~home & ~stays & (taken != HOME)
         away = np.stack([elsewhere.sum(axis=1), (~home & (taken == HOME)).sum(axis=1)], axis=1)
         choice = (places > np.where(home, 1, 2)) & ~stays & (taken != HOME)
@@ -177,13 +179,6 @@ def _exploration(new: Floats, old: Floats) -> tuple[float, float]:
     chance = np.clip(rho[:, None] * np.asarray(PLACES, float) ** -gamma[:, None], 1e-3, 1 - 1e-3)
     best = int(np.argmax((special.xlogy(new, chance) + special.xlogy(old, 1 - chance)).sum(axis=1)))
     return float(rho[best]), float(gamma[best])
-
-
-def _by_block(flags: np.ndarray) -> Floats:
-    """Flags [k, n, 47] -> counts [n, k * 8]."""
-    block = np.arange(SLOTS - 1) * BLOCKS // SLOTS
-    counts = np.add.reduceat(flags.astype(np.float64), np.searchsorted(block, np.arange(BLOCKS)), axis=2)
-    return np.asarray(np.moveaxis(counts, 0, 1).reshape(flags.shape[1], len(flags) * BLOCKS))
 
 
 MARKOV_CLIP = 0.25

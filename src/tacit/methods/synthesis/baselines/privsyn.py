@@ -196,7 +196,8 @@ def _update(codes: Codes, axes: Clique, goal: Array, step: float, rng: np.random
     # A cell grows by at most `step` of its own size (an empty one by `step` of its goal), so that later marginals can
     # still be met. Half of the moved records become copies of one that lies in the cell they move to; the others keep
     # their other columns.
-    cells = np.ravel_multi_index(tuple(codes[:, axis] for axis in axes), goal.shape).astype(_smallest(goal.size))
+    short = np.min_scalar_type(goal.size - 1)  # short whole numbers sort faster
+    cells = np.ravel_multi_index(tuple(codes[:, axis] for axis in axes), goal.shape).astype(short)
     present, wanted = np.bincount(cells, minlength=goal.size), goal.ravel()
     missing = np.maximum(wanted - present, 0.0)
     added = np.where(present > 0, np.minimum(missing, step * present), step * missing)
@@ -221,8 +222,3 @@ def _leaving(present: NDArray[np.int64], wanted: Array, total: float) -> Array:
         limit = (low + high) / 2
         low, high = (limit, high) if present @ np.minimum(share, limit) < total else (low, limit)
     return np.minimum(share, high)
-
-
-def _smallest(values: int) -> np.dtype[np.unsignedinteger]:
-    """The smallest type of whole numbers below `values`: short ones sort faster."""
-    return np.min_scalar_type(values - 1)

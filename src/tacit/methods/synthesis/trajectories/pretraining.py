@@ -180,10 +180,7 @@ def _worlds(public: Trajectories | Sequence[Trajectories]) -> Sequence[Trajector
 
 
 def visited(
-    plan: TrajectoriesPlan,
-    model: Denoiser | FragmentModel,
-    worlds: Sequence[Trajectories],
-    generator: torch.Generator,
+    plan: TrajectoriesPlan, model: Denoiser | FragmentModel, worlds: Sequence[Trajectories], generator: torch.Generator
 ) -> Iterator[Trajectories]:
     """Random worlds, by their numbers of rows, each after the model has seen it, through noise of its own."""
     # With so much noise as the calibrated plan's histograms have; before calibration with any in `LEVELS`.
