@@ -38,13 +38,19 @@ def fold_of_the_parts_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def order_taken_for_granted(patch: pytest.MonkeyPatch) -> None:
     """Of a plan on both folds, fold 0 teaches and fold 1 judges, in whatever order they were read."""
-    real = origins._taught
-    patch.setattr(origins, "_taught", lambda plan, released: frozenset({min(real(plan, released))}))
+    real = origins.teachers
+    patch.setattr(origins, "teachers", lambda ledger, origin: frozenset({min(real(ledger, origin))}))
 
 
 def certificates_believed(patch: pytest.MonkeyPatch) -> None:
     """Whatever lies beside a certificate is the policy that was released with it."""
-    patch.setattr(origins, "_taught", lambda plan, released: frozenset().union(*plan.policies.values()))
+    real = origins.teachers
+
+    def teachers(ledger: Any, origin: Any) -> Any:
+        released = next(digest for plan in ledger.plans() if plan.id in origin.plans for digest in plan.policies)
+        return real(ledger, dataclasses.replace(origin, released=released))
+
+    patch.setattr(origins, "teachers", teachers)
 
 
 def teachers_judge(patch: pytest.MonkeyPatch) -> None:

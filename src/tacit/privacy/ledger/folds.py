@@ -29,22 +29,21 @@ def places(parts: Sequence[Any]) -> tuple[Fold, ...] | None:
 
     Only sums without sampling, under Gaussian noise, are proved for a fold: any other part counts as over everybody.
     """
-    folds = tuple(fold for part in parts if (fold := _fold_of(part)) is not None)
-    return folds if parts and len(folds) == len(parts) else None
+    found = list[Fold]()
+    for part in parts:
+        stated: Mapping[str, Any] = part if isinstance(part, Mapping) else {}
+        fold: Any = stated.get("fold")
+        proved = stated.get("kind") == "poisson_sum" and stated.get("sampling_rate") == 1
+        if not proved or type(fold) is not int or fold not in FOLDS:
+            return None
+        found.append(fold)
+    return tuple(found) or None
 
 
 def folds_of(parts: Sequence[Any]) -> frozenset[Fold] | None:
     """The folds on which the parts of a plan lie (see `places`); None where one is over everybody."""
     folds = places(parts)
     return None if folds is None else frozenset(folds)
-
-
-def _fold_of(part: Any) -> Fold | None:
-    if not isinstance(part, Mapping):
-        return None
-    fold: Any = part.get("fold")
-    proved = part.get("kind") == "poisson_sum" and part.get("sampling_rate") == 1
-    return fold if type(fold) is int and fold in FOLDS and proved else None
 
 
 def alone(folds: frozenset[Fold] | None) -> Fold | None:

@@ -174,7 +174,8 @@ class Reserved:
         parts: number of steps by part.
         charge: what it costs.
         claimed: how many steps were taken from each part.
-        places: the fold of each part, as its description says; None where one is over everybody.
+        places: the fold of each part, as its description says; empty where one is over everybody.
+        folds: those among them; None where one is over everybody.
         evaluates: whether it asks how good a policy is.
         policies: digest of each policy that it fixed or released -> the folds whose sums it had begun by then.
         began, ended: the entries that took its first and its newest steps, 0 where none were.
@@ -185,21 +186,12 @@ class Reserved:
     parts: Mapping[str, int]
     charge: Charge
     claimed: Mapping[str, int]
-    places: Mapping[str, Fold] | None = None
+    places: Mapping[str, Fold] = field(default_factory=dict)
+    folds: frozenset[Fold] | None = None
     evaluates: bool = False
     policies: Mapping[str, frozenset[Fold]] = field(default_factory=dict)
     began: int = 0
     ended: int = 0
-
-    @property
-    def folds(self) -> frozenset[Fold] | None:
-        """On which its parts lie; None where one is over everybody."""
-        return None if self.places is None else frozenset(self.places.values())
-
-    @property
-    def teachers(self) -> frozenset[Fold] | None:
-        """The folds that taught any of its policies; of a plan without one, those that it reads."""
-        return frozenset[Fold]().union(*self.policies.values()) or self.folds
 
 
 @dataclass(frozen=True)
@@ -246,7 +238,7 @@ class LedgerState:
                 steps=sum(plan.parts.values()),
                 claimed=sum(plan.claimed.values()),
                 fold=alone(plan.folds),
-                taught_by=teacher(plan.teachers),
+                taught_by=teacher(frozenset[Fold]().union(*plan.policies.values()) or plan.folds),
                 judges=judged(plan.folds, evaluates=plan.evaluates),
                 policies=plan.policies,
                 began=plan.began,
@@ -353,10 +345,12 @@ class LedgerState:
             raise broken("the plan is already reserved")
         described = payload["description"]
         touches: list[Any] = described["parts"] if isinstance(described.get("parts"), list) else []
-        folds = places(touches)
-        if folds is not None and sorted(touch["name"] for touch in touches) != sorted(parts):
+        on = places(touches)
+        if on is not None and sorted(touch["name"] for touch in touches) != sorted(parts):
             raise _bad_plan("the plan's parts are not those that its description names", "the same names in both")
-        balance = self.balance.plus(charge, alone(None if folds is None else frozenset(folds)))
+        where = {touch["name"]: fold for touch, fold in zip(touches, on or (), strict=False)}
+        folds = frozenset(on) if on else None
+        balance = self.balance.plus(charge, alone(folds))
         if not balance.admits(terms.epsilon, terms.delta):
             before = self.spent()
             raise BudgetExceeded(
@@ -367,8 +361,7 @@ class LedgerState:
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
         method, evaluates = str(described.get("method", "")), described.get("evaluates") is True
-        where = None if folds is None else {touch["name"]: fold for touch, fold in zip(touches, folds, strict=True)}
-        plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0), where, evaluates)
+        plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0), where, folds, evaluates)
         void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
         return replace(self, plans=self.plans.put(plan_id, plan), balance=balance, void_reason=void)
 
@@ -403,7 +396,7 @@ class LedgerState:
         plan = self.plans.get(plan_id) if payload["kind"] == POLICY else None
         if plan is None or digest in plan.policies:
             return self
-        begun = [fold for part, fold in (plan.places or {}).items() if plan.claimed[part]]
+        begun = [fold for part, fold in plan.places.items() if plan.claimed[part]]
         read = frozenset(begun) or plan.folds or frozenset(FOLDS)  # before any sum it is none that the plan taught
         plan = replace(plan, policies={**plan.policies, digest: read})
         return replace(self, plans=self.plans.put(plan_id, plan))

@@ -17,7 +17,7 @@ from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.certificate.fields import LEAST_CHARGE
 from tacit.privacy.certificate.words import Label as Label
 from tacit.privacy.ledger.folds import POLICY
-from tacit.privacy.ledger.ledger import Ledger, PlanSummary, RdpOrder
+from tacit.privacy.ledger.ledger import Ledger, RdpOrder
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, publish_logs
 from tacit.privacy.mechanisms.kinds import SUMS, part_of
 from tacit.privacy.noise.secret import SecretNoise
@@ -354,6 +354,11 @@ def certify(
         )
     assert plan.unit is not None
     assert plan.delta is not None
+    releases = [
+        {"plan_id": one.id, "method": one.method, "epsilon": one.epsilon, "delta": one.delta}
+        | ({} if one.fold is None else {"fold": one.fold})  # who pays, where that is one fold
+        for one in ledger.plans()
+    ]
     callback_assumptions = [
         f"the user's {name} keeps units apart and keeps nothing: it was checked on invented rows, not proved"
         for name in callbacks
@@ -371,7 +376,7 @@ def certify(
         dataset_id=ledger.dataset_id,
         simulated=simulated,
         void_reason=ledger.void_reason,
-        releases=[_charged(summary) for summary in ledger.plans()],
+        releases=releases,
         budget=(ledger.epsilon, ledger.delta),
         epsilon_target=plan.epsilon,
         composition=stated(ledger.composition),
@@ -380,12 +385,6 @@ def certify(
         assumptions=[*label.assumptions, *callback_assumptions, *assumptions],
         not_protected=[*label.not_protected, *_logs_elsewhere(ledger, plan_id)],
     )
-
-
-def _charged(plan: PlanSummary) -> dict[str, Any]:
-    """A plan of the ledger as a certificate lists it, with the fold that pays where it is one."""
-    row = {"plan_id": plan.id, "method": plan.method, "epsilon": plan.epsilon, "delta": plan.delta}
-    return row | ({} if plan.fold is None else {"fold": plan.fold})
 
 
 def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:

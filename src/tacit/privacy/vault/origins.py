@@ -43,8 +43,9 @@ class Origin:
     @classmethod
     def made_from(cls, *releases: str | Release[Any] | Certificate) -> Origin:
         """Declared: the policy was made from these releases (or ids of their plans), such as from synthetic rows."""
-        ids = [one if isinstance(one, str) else _certificate(one).plan_id for one in releases]
-        return cls(tuple(sorted(set(ids))))
+        certificates = [one.certificate if isinstance(one, Release) else one for one in releases]
+        ids = {one if isinstance(one, str) else one.plan_id for one in certificates}
+        return cls(tuple(sorted(ids)))
 
     @classmethod
     def of(cls, release: Release[Any]) -> Origin:
@@ -55,17 +56,8 @@ class Origin:
         """
         policy = acting(release.value)
         if policy is None or not known_by_digest(policy):
-            raise PlanError(
-                "the release is no policy over discrete actions, or one of a class or function of your own",
-                where="Origin.of",
-                expected="a policy of tacit's classes, which a ledger knows again by its numbers",
-                remedy="pass the policy itself, with origin=Origin.made_from(release)",
-            )
+            raise _refused("the release is no policy over discrete actions, or one of a class or function of your own")
         return cls((release.certificate.plan_id,), digest(policy))
-
-
-def _certificate(release: Release[Any] | Certificate) -> Certificate:
-    return release if isinstance(release, Certificate) else release.certificate
 
 
 @dataclass(frozen=True)
@@ -146,19 +138,10 @@ def teachers(ledger: Ledger | LedgerView, origin: Origin) -> frozenset[Fold]:
     """
     plans = ledger.plans()
     sources = [plans[_place(plans, plan_id)] for plan_id in origin.plans]
-    every = [_reads(plan) if origin.released is None else _taught(plan, origin.released) for plan in sources]
-    return frozenset[Fold]().union(*every)
-
-
-def _taught(plan: PlanSummary, released: str) -> frozenset[Fold]:
-    if released not in plan.policies:
-        raise PlanError(
-            f"plan {plan.id} released another policy than this one",
-            where="Origin",
-            expected="the policy that was released with this certificate, unchanged",
-            remedy="pass the release as it is, or the policy itself with origin=Origin.made_from(release)",
-        )
-    return plan.policies[released]
+    every = [_reads(plan) if origin.released is None else plan.policies.get(origin.released) for plan in sources]
+    if None in every:
+        raise _refused(f"plan {' or '.join(origin.plans)} released another policy than this one")
+    return frozenset[Fold]().union(*(folds for folds in every if folds is not None))
 
 
 def _after(free: frozenset[Fold], level: float, count: int) -> Standing:
@@ -196,11 +179,16 @@ def _place(plans: Sequence[PlanSummary], plan_id: str) -> int:
     for at, plan in enumerate(plans):
         if plan.id == plan_id:
             return at
-    raise PlanError(
-        f"the ledger of these records holds no plan {plan_id!r}",
+    raise _refused(f"the ledger of these records holds no plan {plan_id!r}")
+
+
+def _refused(what: str) -> PlanError:
+    return PlanError(
+        what,
         where="Origin",
-        expected="plans of this ledger, as tacit ledger show prints them, or a public policy",
-        remedy="name the release that the policy was made from; what other records alone taught is public here",
+        expected="a policy of tacit's classes as a plan of this ledger released it, or one that is declared",
+        remedy="pass the release as it is, or the policy alone with origin=Origin.made_from(release), or "
+        "Origin.public() where other records alone taught it",
     )
 
 
