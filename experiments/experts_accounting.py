@@ -26,8 +26,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
-from dp_accounting.dp_event import DpEvent
 from dp_accounting.pld import privacy_loss_distribution
 
 from experiments.check import Figure
@@ -35,7 +33,7 @@ from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.experts.published import MixedTraining, published_setting, published_total
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
 
 EXPERTS, BATCH = 3_000, 256
 DELTA = 1 / (2 * EXPERTS)
@@ -104,13 +102,13 @@ def mixed(p: float, sigma: float) -> MixedTraining:
     return MixedTraining(experts=EXPERTS, batch=BATCH, noisy_share=p, noise_multiplier=sigma)
 
 
-def prefixes(trajectories: int, epsilon: float) -> DpEvent:
+def prefixes(trajectories: int, epsilon: float) -> Event:
     """A release that is (epsilon, DELTA)-private by basic composition."""
-    one = EpsilonDeltaDpEvent(epsilon / trajectories, OWN * DELTA / trajectories)
-    return SelfComposedDpEvent(one, trajectories)
+    one = EpsilonDeltaEvent(epsilon / trajectories, OWN * DELTA / trajectories)
+    return SelfComposedEvent(one, trajectories)
 
 
-def _certified(event: DpEvent, delta: float = DELTA) -> dict[str, float]:
+def _certified(event: Event, delta: float = DELTA) -> dict[str, float]:
     bound = accounting.epsilon(event, delta=delta, relation="add_or_remove")
     return {"honest": bound.epsilon, "check": bound.check_epsilon}
 
@@ -134,7 +132,7 @@ def task(epsilon: float, trajectories: int, p: float, sigma: float) -> dict[str,
     training, half = mixed(p, sigma), epsilon / 2
     steps = training.published_steps(half, DELTA)
     release, alone = prefixes(trajectories, half), _certified(training.event(steps))["honest"]
-    both = _certified(ComposedDpEvent([release, training.event(steps)]), 2 * DELTA)
+    both = _certified(ComposedEvent([release, training.event(steps)]), 2 * DELTA)
     return {
         "steps": steps,
         "claimed": published_total((half, DELTA), (training.published_epsilon(steps, DELTA), DELTA))[0],
@@ -175,7 +173,7 @@ def joint() -> dict[str, float]:
     many, steps = int(JOINT["trajectories"]), int(JOINT["steps"])
     release, training = prefixes(many, many * JOINT["epsilon"]), mixed(1.0, JOINT["sigma"]).event(steps)
     alone = [_certified(event)["honest"] for event in (release, training)]
-    both = _certified(ComposedDpEvent([release, training]), 2 * DELTA)
+    both = _certified(ComposedEvent([release, training]), 2 * DELTA)
     return {"release": alone[0], "training": alone[1], "sum": sum(alone), **both}
 
 

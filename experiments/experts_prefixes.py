@@ -24,7 +24,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import SelfComposedDpEvent
 from scipy.optimize import brentq
 
 from experiments.check import Figure
@@ -33,7 +32,7 @@ from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import EpsilonDeltaEvent, SelfComposedEvent
 from tacit.privacy.mechanisms import thresholds
 from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 
@@ -105,7 +104,7 @@ def trajectory_epsilon(epsilon: float, trajectories: int, experts: int) -> float
     delta = SHARE / experts
 
     def excess(one: float) -> float:
-        event = SelfComposedDpEvent(EpsilonDeltaDpEvent(one, OWN * delta / trajectories), trajectories)
+        event = SelfComposedEvent(EpsilonDeltaEvent(one, OWN * delta / trajectories), trajectories)
         return accounting.epsilon(event, delta=delta, relation="add_or_remove").epsilon - epsilon
 
     return float(brentq(excess, epsilon / trajectories, 10 * epsilon / trajectories, xtol=1e-9))

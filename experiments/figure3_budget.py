@@ -21,7 +21,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from dp_accounting import dp_event
 from scipy.optimize import brentq
 
 from experiments.check import Figure
@@ -30,6 +29,7 @@ from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.policy_gradient.recipes import classical_epsilon, published_epsilon, zhao_epsilon
 from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
 
 SIGMAS = (0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0)
@@ -77,14 +77,14 @@ def rows() -> list[str]:
     return keys
 
 
-def _epsilon(event: dp_event.DpEvent, delta: float, relation: Relation = RELATION) -> float:
+def _epsilon(event: Event, delta: float, relation: Relation = RELATION) -> float:
     return accounting.epsilon(event, delta=delta, relation=relation).epsilon
 
 
 def row(sigma: float, delta: float) -> dict[str, float]:
     """The epsilons of one noise multiplier."""
-    once = dp_event.GaussianDpEvent(sigma)
-    pool = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(RATE, once), ROUNDS)
+    once = GaussianEvent(sigma)
+    pool = SelfComposedEvent(PoissonSampledEvent(RATE, once), ROUNDS)
     values = {
         "published": published_epsilon(sigma, delta),
         "classical": classical_epsilon(sigma, delta),
@@ -94,7 +94,7 @@ def row(sigma: float, delta: float) -> dict[str, float]:
         "pool": _epsilon(pool, delta),
     }
     for k in RETURNS:
-        values[f"k={k}"] = _epsilon(dp_event.SelfComposedDpEvent(once, k), delta)
+        values[f"k={k}"] = _epsilon(SelfComposedEvent(once, k), delta)
         values[f"k={k} added up"] = k * _epsilon(once, delta / k)
     return values
 
@@ -107,7 +107,7 @@ def noise(epsilon: float, delta: float) -> dict[str, float]:
 
     return {
         "published": float(brentq(excess, 0.05, 200.0)),
-        "exact": accounting.calibrate(dp_event.GaussianDpEvent, epsilon=epsilon, delta=delta, relation=RELATION),
+        "exact": accounting.calibrate(GaussianEvent, epsilon=epsilon, delta=delta, relation=RELATION),
     }
 
 

@@ -33,8 +33,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
-from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
 from experiments.check import Figure
 from experiments.configuration import Json
@@ -46,7 +44,7 @@ from tacit.errors import AccountingError
 from tacit.methods.mobility import pategail
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import concentrated, tradeoff
-from tacit.privacy.accounting.events import flatten
+from tacit.privacy.accounting.events import ComposedEvent, Event, LaplaceEvent, SelfComposedEvent, flatten
 from tacit.units import Relation
 
 PEOPLE = (83, 9_481)
@@ -136,16 +134,16 @@ def run_key(people: int, way: str, scale: float, seed: int) -> str:
     return f"run/{people}/{way}/{scale:g}/{seed}"
 
 
-def queries(people: int, scale: float, count: int = QUERIES) -> DpEvent:
+def queries(people: int, scale: float, count: int = QUERIES) -> Event:
     """Means over people with Laplace noise of this scale; neighbours differ by 1 in the sum."""
-    return SelfComposedDpEvent(LaplaceDpEvent(scale * people), count)
+    return SelfComposedEvent(LaplaceEvent(scale * people), count)
 
 
 def honest(people: int, scale: float) -> dict[str, Any]:
     """What a level of noise costs."""
     event = queries(people, scale)
     bound = accounting.epsilon(event, delta=DELTA, relation=RELATION)
-    both = ComposedDpEvent([event, queries(people, VARIANCE * scale)])
+    both = ComposedEvent([event, queries(people, VARIANCE * scale)])
     return {
         "pure": QUERIES / (scale * people),
         "certified": bound.epsilon,

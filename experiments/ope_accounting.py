@@ -20,7 +20,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
 
 from experiments.check import Figure
@@ -29,7 +28,14 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import flatten
+from tacit.privacy.accounting.events import (
+    Event,
+    GaussianEvent,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+    SelfComposedEvent,
+    flatten,
+)
 from tacit.units import Relation
 
 DELTA = 1e-5
@@ -91,10 +97,10 @@ def settings(name: str) -> tuple[int, int, float, float]:
     return next(one for one in SETTINGS if key(*one[:3]) == name)
 
 
-def one_of_m(m: int, n: int, sigma: float) -> dp_event.DpEvent:
+def one_of_m(m: int, n: int, sigma: float) -> Event:
     """The sampler as the paper runs it."""
-    step = dp_event.SampledWithoutReplacementDpEvent(m, 1, dp_event.GaussianDpEvent(sigma))
-    return dp_event.SelfComposedDpEvent(step, n)
+    step = SampledWithoutReplacementEvent(m, 1, GaussianEvent(sigma))
+    return SelfComposedEvent(step, n)
 
 
 def reached(m: int, n: int, sigma: float, interval: float) -> float:
@@ -113,7 +119,7 @@ def row(m: int, n: int, sigma: float, interval: float) -> dict[str, float]:
     """The figures of one row."""
     event = one_of_m(m, n, sigma)
     bound = accounting.epsilon(event, delta=DELTA, relation=FIXED)
-    poisson = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(1 / m, dp_event.GaussianDpEvent(sigma)), n)
+    poisson = SelfComposedEvent(PoissonSampledEvent(1 / m, GaussianEvent(sigma)), n)
     return {
         "published": published_epsilon(m, n, sigma, DELTA),
         "reached": reached(m, n, sigma, interval),
@@ -126,12 +132,12 @@ def row(m: int, n: int, sigma: float, interval: float) -> dict[str, float]:
 
 def noise(epsilon: float) -> dict[str, float]:
     """The sigma for epsilon at m = N = 1,000: published, right, and with Poisson sampling (add or remove)."""
-    sampled = dp_event.PoissonSampledDpEvent
+    sampled = PoissonSampledEvent
 
-    def poisson(sigma: float) -> dp_event.DpEvent:
-        return dp_event.SelfComposedDpEvent(sampled(1 / POPULATION, dp_event.GaussianDpEvent(sigma)), STEPS)
+    def poisson(sigma: float) -> Event:
+        return SelfComposedEvent(sampled(1 / POPULATION, GaussianEvent(sigma)), STEPS)
 
-    def fixed(sigma: float) -> dp_event.DpEvent:
+    def fixed(sigma: float) -> Event:
         return one_of_m(POPULATION, STEPS, sigma)
 
     return {

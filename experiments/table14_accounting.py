@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
@@ -32,6 +32,7 @@ from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
 
 DELTA, BATCH, EPSILONS = 1e-6, 128, (10.0, 1.0)
@@ -62,7 +63,7 @@ class Setting:
         """Five epochs."""
         return EPOCHS * self.private // BATCH
 
-    def event(self, sigma: float) -> DpEvent:
+    def event(self, sigma: float) -> Event:
         """Fine-tuning as it is run."""
         return training(BATCH / self.private, sigma, self.steps)
 
@@ -99,15 +100,15 @@ def rows() -> list[str]:
     return [f"{name}/{kind}" for name in SETTINGS for kind in kinds]
 
 
-def training(rate: float, sigma: float, steps: int) -> DpEvent:
+def training(rate: float, sigma: float, steps: int) -> Event:
     """Noisy sums over Poisson samples."""
-    return SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)), steps)
+    return SelfComposedEvent(PoissonSampledEvent(rate, GaussianEvent(sigma)), steps)
 
 
 def renyi(rate: float, sigma: float, steps: int) -> float:
     """Epsilon by Rényi accounting, with Opacus' orders."""
     accountant = RdpAccountant(ORDERS)
-    accountant.compose(training(rate, sigma, steps))
+    accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(sigma)), steps)
     return float(accountant.get_epsilon(DELTA))
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import audit_cases as broken
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from scipy import stats
 from scipy.special import ndtri
 
@@ -26,6 +25,7 @@ from tacit.evaluation.audits.running import Effort, audit, audit_certificate
 from tacit.evaluation.lower_bounds import Counts
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.accountants import gaussian_epsilon
+from tacit.privacy.accounting.events import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.kinds import part_of
@@ -150,7 +150,7 @@ def test_what_is_asked_for_is_checked() -> None:
 
 def gaussian(without: np.ndarray, having: np.ndarray) -> float:
     """The bound for Gaussian noise on a sum over everybody, at delta 1e-5 with 95 % confidence."""
-    law = bounds.law_of(GaussianDpEvent(1.0), "add_or_remove", 1e-5)
+    law = bounds.law_of(GaussianEvent(1.0), "add_or_remove", 1e-5)
     assert law is not None
     return law(bounds.alarms(without, having), 0.95)
 
@@ -167,8 +167,8 @@ def test_the_bound_of_a_gaussian_is_that_of_its_curve() -> None:
 
 @pytest.mark.parametrize(("rate", "sigma", "steps"), [(0.1, 1.0, 10), (0.2, 2.0, 50), (1.0, 3.0, 4)])
 def test_the_least_epsilon_is_below_the_certified_one_and_close(rate: float, sigma: float, steps: int) -> None:
-    event = SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)), steps)
-    event = event if rate < 1 else SelfComposedDpEvent(GaussianDpEvent(sigma), steps)
+    event = SelfComposedEvent(PoissonSampledEvent(rate, GaussianEvent(sigma)), steps)
+    event = event if rate < 1 else SelfComposedEvent(GaussianEvent(sigma), steps)
     certified = accounting.epsilon(event, delta=1e-5, relation="add_or_remove")
     least = bounds.least_epsilon(event, 1e-5)
     assert certified.epsilon - 0.011 < least <= certified.check_epsilon
@@ -176,7 +176,7 @@ def test_the_least_epsilon_is_below_the_certified_one_and_close(rate: float, sig
 
 def test_the_bound_of_samples_is_below_the_epsilon_of_the_noise_that_the_rates_were_made_with() -> None:
     """Rates of an attack that is as good as can be, of so many runs that nothing is left to chance."""
-    event, runs = PoissonSampledDpEvent(0.5, GaussianDpEvent(0.8)), 2_000_000
+    event, runs = PoissonSampledEvent(0.5, GaussianEvent(0.8)), 2_000_000
     law = bounds.law_of(event, "add_or_remove", 1e-5)
     assert law is not None
     threshold = np.array([1.0, 1.75])

@@ -12,7 +12,6 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
 from tacit.cli import plan_declarations
 from tacit.evaluation import lower_bounds as rates
@@ -21,6 +20,7 @@ from tacit.evaluation.audits.cases import Asked, Case
 from tacit.evaluation.audits.findings import Audited
 from tacit.evaluation.audits.running import CASES, Effort, audit
 from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.noise import secret
 from tacit.privacy.noise.secret import SecretNoise
@@ -138,7 +138,7 @@ def test_the_last_digits_of_small_sums() -> None:
 def test_the_bound_of_a_sampled_sum_is_that_of_its_law() -> None:
     """Scores of the mechanism's own law, drawn without a vault: the bound is below its epsilon, and not far."""
     rate, sigma, steps, canaries = 0.2, 1.0, 50, 20_000
-    event = SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)), steps)
+    event = SelfComposedEvent(PoissonSampledEvent(rate, GaussianEvent(sigma)), steps)
     rng = np.random.default_rng(0)
 
     def scores(inside: bool, noise: float) -> np.ndarray:

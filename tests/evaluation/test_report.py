@@ -15,7 +15,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import CertificateError, DataError
@@ -33,6 +32,7 @@ from tacit.evaluation.report import (
 )
 from tacit.evaluation.report.charts import Axis, heat_map, nice, number, shorten, upward
 from tacit.evaluation.report.tables import correlation
+from tacit.privacy.accounting.events import ComposedEvent, GaussianEvent, SelfComposedEvent
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.units import Unit
@@ -272,7 +272,7 @@ def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
         method="synthesis",
         source="PrivORL (arXiv 2512.07342)",
         unit=Unit("patient", relation="add_or_remove", population=10_000),
-        event=ComposedDpEvent([SelfComposedDpEvent(GaussianDpEvent(2.0), 4)]),
+        event=ComposedEvent([SelfComposedEvent(GaussianEvent(2.0), 4)]),
         parts=[
             {
                 "kind": "poisson_sum",

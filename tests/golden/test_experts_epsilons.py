@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 
 import pytest
-from dp_accounting.dp_event import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from scipy.optimize import brentq
 
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import (
+    ComposedEvent,
+    EpsilonDeltaEvent,
+    Event,
+    GaussianEvent,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+)
 
 M = 3_000
 
@@ -24,8 +30,8 @@ TRAJECTORIES = [
 ]
 
 
-def prefixes(count: int, epsilon: float) -> DpEvent:
-    return SelfComposedDpEvent(EpsilonDeltaDpEvent(epsilon, 1 / (4 * M * count)), count)
+def prefixes(count: int, epsilon: float) -> Event:
+    return SelfComposedEvent(EpsilonDeltaEvent(epsilon, 1 / (4 * M * count)), count)
 
 
 @pytest.mark.parametrize(("total", "count", "basic", "optimal"), TRAJECTORIES)
@@ -47,11 +53,11 @@ def test_epsilon_of_one_trajectory(total: float, count: int, basic: float, optim
 def test_25_prefixes_and_dp_sgd_together() -> None:
     """25 releases at 4.98 and 22,000 steps at sigma 10 for 4.90 make 7.36 at delta 1 / 3,000, not 9.9."""
     release = prefixes(25, 0.264)
-    step = PoissonSampledDpEvent(256 / M, GaussianDpEvent(10.0))
-    training = SelfComposedDpEvent(step, 22_000)
+    step = PoissonSampledEvent(256 / M, GaussianEvent(10.0))
+    training = SelfComposedEvent(step, 22_000)
     alone = [accounting.epsilon(e, delta=1 / (2 * M), relation="add_or_remove") for e in (release, training)]
     assert [bound.epsilon for bound in alone] == pytest.approx([4.98, 4.90], abs=1.5e-2)
-    both = accounting.epsilon(ComposedDpEvent([release, training]), delta=1 / M, relation="add_or_remove")
+    both = accounting.epsilon(ComposedEvent([release, training]), delta=1 / M, relation="add_or_remove")
     assert both.epsilon == pytest.approx(7.36, abs=5e-3)
     assert both.check_epsilon == pytest.approx(both.epsilon, rel=1e-3)
 
@@ -68,7 +74,7 @@ def test_the_optimal_composition_in_closed_form(k: int, epsilon: float, i: int) 
         / (1 + math.exp(epsilon)) ** k
     )
     exact = 1 - (1 - tilde) ** k * (1 - excess)
-    event = SelfComposedDpEvent(EpsilonDeltaDpEvent(epsilon, tilde), k)
+    event = SelfComposedEvent(EpsilonDeltaEvent(epsilon, tilde), k)
     assert accounting.delta(event, epsilon=target, relation="add_or_remove") == pytest.approx(exact, rel=1e-8)
     bound = accounting.epsilon(event, delta=exact, relation="add_or_remove")
     assert (bound.epsilon, bound.check_epsilon) == pytest.approx((target, target), abs=1e-4)

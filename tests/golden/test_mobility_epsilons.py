@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 
 import pytest
-from dp_accounting import dp_event
-from dp_accounting.dp_event import GaussianDpEvent, LaplaceDpEvent, ZCDpEvent
 from scipy.integrate import quad
 from scipy.stats import norm
 
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import quadrature
+from tacit.privacy.accounting.events import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    SelfComposedEvent,
+    ZcdpEvent,
+)
 
 
-def rewards(people: int, scale: float, queries: int) -> dp_event.DpEvent:
+def rewards(people: int, scale: float, queries: int) -> Event:
     """Queries with Laplace noise of this scale on the mean over people of rewards in an interval of length 1."""
-    return dp_event.SelfComposedDpEvent(LaplaceDpEvent(scale * people), queries)
+    return SelfComposedEvent(LaplaceEvent(scale * people), queries)
 
 
 # People, queries a round, rounds, scale on the mean; what the certified epsilon at delta 1e-5 lies between.
@@ -46,7 +52,7 @@ def test_published_noise_levels(people: int, batch: int, rounds: int, scale: flo
 
 def test_a_range_of_one_is_two_clips_of_a_half() -> None:
     """Rewards in [-1/2, 1/2]: replacing a person moves the sum by 1, two clips; the figures are those above."""
-    halves = dp_event.SelfComposedDpEvent(LaplaceDpEvent(0.1 * 83 / 0.5), 7_050)
+    halves = SelfComposedEvent(LaplaceEvent(0.1 * 83 / 0.5), 7_050)
     replaced = accounting.epsilon(halves, delta=1e-5, relation="replace_one").epsilon
     assert replaced == accounting.epsilon(rewards(83, 0.1, 7_050), delta=1e-5, relation="add_or_remove").epsilon
 
@@ -55,9 +61,9 @@ def test_next_to_private_starts() -> None:
     """A Gaussian release of the starts beside them: by integrating the profile of the rewards over its loss."""
     event, mu = rewards(83, 1.0, 7_050), 0.5
     both = accounting.epsilon(
-        dp_event.ComposedDpEvent([event, GaussianDpEvent(1 / mu)]), delta=1e-5, relation="add_or_remove"
+        ComposedEvent([event, GaussianEvent(1 / mu)]), delta=1e-5, relation="add_or_remove"
     ).epsilon
-    (grid,) = quadrature.estimate(((LaplaceDpEvent(83.0), 7_050),), "add_or_remove")
+    (grid,) = quadrature.estimate(((LaplaceEvent(83.0), 7_050),), "add_or_remove")
 
     def beside(loss: float) -> float:
         return float(grid.profile(both - loss)) * float(norm.pdf(loss, mu**2 / 2, mu))
@@ -71,9 +77,9 @@ CURVES = [(0.1, 1e-5, 1.91424, 1.76006), (0.5, 1e-5, 4.72839, 4.37718), (2.0, 1e
 
 @pytest.mark.parametrize(("rho", "delta", "epsilon", "gaussian"), CURVES)
 def test_concentrated_sums(rho: float, delta: float, epsilon: float, gaussian: float) -> None:
-    found = accounting.epsilon(ZCDpEvent(rho), delta=delta, relation="add_or_remove")
+    found = accounting.epsilon(ZcdpEvent(rho), delta=delta, relation="add_or_remove")
     assert found.epsilon == pytest.approx(epsilon, abs=2e-5)
     assert found.check_epsilon == pytest.approx(epsilon, abs=2e-5)
-    exact = accounting.epsilon(GaussianDpEvent(1 / math.sqrt(2 * rho)), delta=delta, relation="add_or_remove")
+    exact = accounting.epsilon(GaussianEvent(1 / math.sqrt(2 * rho)), delta=delta, relation="add_or_remove")
     assert exact.check_epsilon == pytest.approx(gaussian, abs=1e-5)
     assert exact.epsilon < found.epsilon

@@ -6,15 +6,15 @@ import math
 from pathlib import Path
 
 import numpy as np
-from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from experiments.ope_rare_scores import LAWS, SHARES, coverage
 
 from tacit.evaluation.audits.bounds import least_epsilon
 from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.certificate import fields, markdown
 from tacit.privacy.gradients import clipping
 
-SAMPLED = SelfComposedDpEvent(PoissonSampledDpEvent(0.05, GaussianDpEvent(1.0)), 40)
+SAMPLED = SelfComposedEvent(PoissonSampledEvent(0.05, GaussianEvent(1.0)), 40)
 DELTA = 1e-5
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting.dp_event import DpEvent
 from dp_accounting.pld import privacy_loss_distribution
 
 from tacit.methods.off_policy_evaluation import intervals
+from tacit.privacy.accounting.events import Event
 from tacit.privacy.certificate import markdown
 from tacit.privacy.gradients import clipping
 
@@ -47,7 +47,7 @@ def upper_as_lower(patch: pytest.MonkeyPatch) -> None:
     """Privacy losses are rounded up where a lower bound on epsilon is asked for."""
     real = privacy_loss_distribution.from_gaussian_mechanism
 
-    def pessimistic(*arguments: Any, **options: Any) -> DpEvent:
+    def pessimistic(*arguments: Any, **options: Any) -> Event:
         return real(*arguments, **{**options, "pessimistic_estimate": True})
 
     patch.setattr(privacy_loss_distribution, "from_gaussian_mechanism", pessimistic)

@@ -27,10 +27,15 @@ import table_mutations
 import tie_mutations
 import torch
 import vote_mutations
-from dp_accounting import dp_event
 
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import (
+    ComposedEvent,
+    GaussianEvent,
+    SampledWithoutReplacementEvent,
+    SelfComposedEvent,
+)
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger import folds
 from tacit.privacy.ledger.ledger import Ledger
@@ -287,15 +292,15 @@ def replacement_as_removal(patch: pytest.MonkeyPatch) -> None:
 
     def halved(event: Any, *, delta: float, relation: Any) -> accounting.Bound:
         def wider(node: Any) -> Any:
-            if isinstance(node, dp_event.GaussianDpEvent):
-                return dp_event.GaussianDpEvent(2 * node.noise_multiplier)
-            if isinstance(node, dp_event.ComposedDpEvent):
-                return dp_event.ComposedDpEvent([wider(one) for one in node.events])
-            if isinstance(node, dp_event.SelfComposedDpEvent):
-                return dp_event.SelfComposedDpEvent(wider(node.event), node.count)
-            if isinstance(node, dp_event.SampledWithoutReplacementDpEvent):
-                size, batch = node.source_dataset_size, node.sample_size
-                return dp_event.SampledWithoutReplacementDpEvent(size, batch, wider(node.event))
+            if isinstance(node, GaussianEvent):
+                return GaussianEvent(2 * node.noise_multiplier)
+            if isinstance(node, ComposedEvent):
+                return ComposedEvent([wider(one) for one in node.events])
+            if isinstance(node, SelfComposedEvent):
+                return SelfComposedEvent(wider(node.event), node.count)
+            if isinstance(node, SampledWithoutReplacementEvent):
+                size, batch = node.population, node.batch
+                return SampledWithoutReplacementEvent(size, batch, wider(node.event))
             return node
 
         return real(wider(event) if relation == "replace_one" else event, delta=delta, relation=relation)

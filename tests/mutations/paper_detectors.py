@@ -11,14 +11,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent
 from tests.certificate_edits import identified, redigested
 from vault_cases import open_vault, unit_of
 
 from tacit import hub
 from tacit.errors import AccountingError, CertificateError, FileError, MechanismError
 from tacit.hub.manifest import Manifest
-from tacit.privacy.accounting.events import flatten
+from tacit.privacy.accounting.events import ComposedEvent, GaussianEvent, PoissonSampledEvent, flatten
 from tacit.privacy.certificate import fields
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.vault.isolation import behind
@@ -129,9 +128,9 @@ def texts_are_plain(folder: Path) -> None:
 
 def events_are_small(folder: Path) -> None:
     """An event of many kinds of sampled steps is refused before it is priced."""
-    steps = [PoissonSampledDpEvent(0.01 + 0.01 * i, GaussianDpEvent(4.0)) for i in range(12)]
+    steps = [PoissonSampledEvent(0.01 + 0.01 * i, GaussianEvent(4.0)) for i in range(12)]
     try:
-        fields.require_few_kinds(flatten(ComposedDpEvent(steps)))
+        fields.require_few_kinds(flatten(ComposedEvent(steps)))
     except AccountingError:
         return
     raise AssertionError("an event of 12 kinds of sampled steps is priced")

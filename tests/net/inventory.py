@@ -100,6 +100,8 @@ PUBLIC = (
     "tacit.methods.synthesis.discretisation.Discretisation",
     "tacit.methods.synthesis.trajectories",
     "tacit.privacy.accounting.bounds",
+    "tacit.privacy.accounting.certified.DEFINITION",
+    "tacit.privacy.accounting.table.MAX_LAPLACE_EPSILON",
     "tacit.privacy.certificate.markdown.label",
     "tacit.privacy.certificate.canonical.schema",
     "tacit.privacy.vault.devices.Device",

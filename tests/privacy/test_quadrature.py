@@ -7,34 +7,34 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting.dp_event import (
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    PoissonSampledDpEvent,
-    SampledWithoutReplacementDpEvent,
-)
 from scipy.special import logsumexp
 
 from tacit.privacy.accounting import quadrature
-from tacit.privacy.accounting.events import Leaves
+from tacit.privacy.accounting.events import (
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    Leaves,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+)
 from tacit.units import Relation
 
 
-def poisson(rate: float, sigma: float) -> DpEvent:
-    return PoissonSampledDpEvent(rate, GaussianDpEvent(sigma))
+def poisson(rate: float, sigma: float) -> Event:
+    return PoissonSampledEvent(rate, GaussianEvent(sigma))
 
 
-GAUSSIAN: Leaves = ((GaussianDpEvent(0.1), 1),)
+GAUSSIAN: Leaves = ((GaussianEvent(0.1), 1),)
 POISSON: Leaves = ((poisson(0.01, 0.7), 1000),)
 STEEP: Leaves = ((poisson(0.01, 0.5), 10),)
 REPLACED: Leaves = ((poisson(0.2, 3.0), 200),)
 RARE: Leaves = ((poisson(1e-4, 0.6), 100_000),)
 QUIET: Leaves = ((poisson(1e-3, 20.0), 50),)
-FIXED: Leaves = ((SampledWithoutReplacementDpEvent(1000, 10, GaussianDpEvent(1.0)), 500),)
-LAPLACE: Leaves = ((LaplaceDpEvent(4.0), 5),)
-BEYOND: Leaves = ((LaplaceDpEvent(0.001), 3),)  # the mass of its smallest loss is below the smallest float64
-MIXED: Leaves = ((poisson(0.01, 30.0), 5000), (poisson(0.5, 1.0), 7), (LaplaceDpEvent(3.0), 2))
+FIXED: Leaves = ((SampledWithoutReplacementEvent(1000, 10, GaussianEvent(1.0)), 500),)
+LAPLACE: Leaves = ((LaplaceEvent(4.0), 5),)
+BEYOND: Leaves = ((LaplaceEvent(0.001), 3),)  # the mass of its smallest loss is below the smallest float64
+MIXED: Leaves = ((poisson(0.01, 30.0), 5000), (poisson(0.5, 1.0), 7), (LaplaceEvent(3.0), 2))
 
 # Of the search over all 40 exponents, by logsumexp: from where to where the loss lies, and epsilon at delta = 1e-5.
 FOUND: list[tuple[Leaves, Relation, float, float, list[float]]] = [

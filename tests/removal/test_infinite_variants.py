@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import pytest
-from dp_accounting import NonPrivateDpEvent
 from locality_cases import LOCAL, MET, same
 from locality_cases import plan as policy_gradient
 from locality_cases import run as meet
@@ -35,6 +34,7 @@ from tacit.errors import TacitError
 from tacit.methods.mobility.pategail import Critic, PateGailPlan, fit
 from tacit.methods.mobility.places import Starts
 from tacit.methods.synthesis.plan import TransitionsPlan
+from tacit.privacy.accounting.events import NonPrivateEvent
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.devices import Answer, Query, StackedDevices
@@ -72,7 +72,7 @@ def silent(part: Any) -> bool:
     if getattr(part, "noise_multiplier", None) == 0:
         return True
     try:
-        return isinstance(part.event, NonPrivateDpEvent)
+        return isinstance(part.event, NonPrivateEvent)
     except (AttributeError, TacitError):
         return False
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent
 from pole_experts import DELTA, FEATURES, POLICY, UNIT
 
 from tacit.agents.learners import BC, CQL
@@ -17,7 +16,7 @@ from tacit.errors import PlanError
 from tacit.methods.experts.clones import LinearClone
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import flatten
+from tacit.privacy.accounting.events import ComposedEvent, GaussianEvent, PoissonSampledEvent, flatten
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
@@ -32,7 +31,7 @@ def plan(**fields: Any) -> Consensus:
 
 
 def cost(*parts: AboveThreshold | PoissonSum) -> float:
-    event = ComposedDpEvent([part.event for part in parts])
+    event = ComposedEvent([part.event for part in parts])
     return accounting.epsilon(event, delta=DELTA, relation="add_or_remove").epsilon
 
 
@@ -55,7 +54,7 @@ def test_every_noisy_step_pays_for_its_own_sample() -> None:
     _, training = ready.parts()
     sigma = ready.noise_multiplier
     assert sigma is not None
-    assert flatten(training.event) == ((PoissonSampledDpEvent(0.25, GaussianDpEvent(sigma)), 100),)
+    assert flatten(training.event) == ((PoissonSampledEvent(0.25, GaussianEvent(sigma)), 100),)
 
 
 def test_without_noisy_steps_the_prefixes_take_all() -> None:

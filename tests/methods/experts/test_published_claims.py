@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
 from tacit.errors import PlanError
 from tacit.methods.experts.published import MixedTraining, published_release, published_total
 from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 
 DELTA = 1 / 6_000
 
@@ -48,9 +48,7 @@ def test_the_published_figure_is_no_bound(p: float) -> None:
     mixed = training(p, 3.0)
     for steps in (100, 4_000):
         event = mixed.event(steps)
-        assert event == SelfComposedDpEvent(
-            PoissonSampledDpEvent(256 / 3_000, GaussianDpEvent(3.0)), mixed.noisy(steps)
-        )
+        assert event == SelfComposedEvent(PoissonSampledEvent(256 / 3_000, GaussianEvent(3.0)), mixed.noisy(steps))
         honest = accounting.epsilon(event, delta=DELTA, relation="add_or_remove").epsilon
         assert mixed.published_epsilon(steps, DELTA) < honest
         assert honest == pytest.approx(mixed.honest_epsilon(steps, DELTA), rel=3e-3, abs=1e-3)
@@ -67,7 +65,7 @@ def test_edges() -> None:
     assert training(0.3, 2.0).noisy(11) == 4
     assert training(1.0, 0.2).honest_steps(0.5, DELTA) == 0
     whole = MixedTraining(experts=50, batch=50, noisy_share=1.0, noise_multiplier=9.0)
-    assert whole.event(7) == SelfComposedDpEvent(GaussianDpEvent(9.0), 7)
+    assert whole.event(7) == SelfComposedEvent(GaussianEvent(9.0), 7)
     assert whole.honest_steps(1.0, 1e-3) == whole.published_steps(1.0, 1e-3) > 0
 
 

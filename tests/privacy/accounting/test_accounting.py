@@ -9,48 +9,55 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
 from scipy.integrate import quad
 from scipy.stats import norm
 
 from tacit.errors import AccountingError
-from tacit.privacy.accounting import accountants
+from tacit.privacy.accounting import accountants, certified
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import poisson as poisson_step
 from tacit.privacy.accounting import table as accounting_table
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, flatten
+from tacit.privacy.accounting.events import (
+    ComposedEvent,
+    EpsilonDeltaEvent,
+    Event,
+    GaussianEvent,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+    SelfComposedEvent,
+    flatten,
+)
 from tacit.units import Relation
-
-Event = dp_event.DpEvent
 
 
 def gaussian(sigma: float, steps: int = 1) -> Event:
-    return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(sigma), steps)
+    return SelfComposedEvent(GaussianEvent(sigma), steps)
 
 
 def poisson(rate: float, sigma: float, steps: int) -> Event:
-    step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(sigma))
-    return dp_event.SelfComposedDpEvent(step, steps)
+    step = PoissonSampledEvent(rate, GaussianEvent(sigma))
+    return SelfComposedEvent(step, steps)
 
 
 def fixed_size(population: int, batch: int, sigma: float, steps: int = 1) -> Event:
-    step = dp_event.SampledWithoutReplacementDpEvent(population, batch, dp_event.GaussianDpEvent(sigma))
-    return dp_event.SelfComposedDpEvent(step, steps)
+    step = SampledWithoutReplacementEvent(population, batch, GaussianEvent(sigma))
+    return SelfComposedEvent(step, steps)
 
 
 def both(*events: Event) -> Event:
-    return dp_event.ComposedDpEvent(list(events))
+    return ComposedEvent(list(events))
 
 
 @pytest.fixture
 def uncached() -> Iterator[None]:
     """Neither bounds from before a patch, nor bounds from under it."""
-    accounting._bound.cache_clear()
-    accounting._mu.cache_clear()
+    certified.epsilon.cache_clear()
+    certified.mu.cache_clear()
     yield
-    accounting._bound.cache_clear()
-    accounting._mu.cache_clear()
+    certified.epsilon.cache_clear()
+    certified.mu.cache_clear()
 
 
 class RowContract:
@@ -73,7 +80,7 @@ class RowContract:
             assert all(small < large for small, large in pairwise(chain))
 
     def test_nothing_and_non_private(self) -> None:
-        for event in (dp_event.NonPrivateDpEvent(), both(self.event(2.0), dp_event.NonPrivateDpEvent())):
+        for event in (NonPrivateEvent(), both(self.event(2.0), NonPrivateEvent())):
             assert accounting.epsilon(event, delta=1e-6, relation=self.relation).epsilon == math.inf
             assert accounting.delta(event, epsilon=1.0, relation=self.relation) == 1.0
             assert accounting.mu_gdp(event, self.relation) == math.inf
@@ -171,7 +178,7 @@ class TestResponsesAndGaussians(RowContract):
     relation = "add_or_remove"
 
     def event(self, sigma: float, steps: int = 20) -> Event:
-        own = [dp_event.SelfComposedDpEvent(EpsilonDeltaDpEvent(e, 0.0), steps) for e in (0.01, 0.004)]
+        own = [SelfComposedEvent(EpsilonDeltaEvent(e, 0.0), steps) for e in (0.01, 0.004)]
         return both(gaussian(sigma, steps), *own)
 
 
@@ -192,7 +199,7 @@ class TestResponsesAndFixedSize(RowContract):
     relation = "replace_one"
 
     def event(self, sigma: float, steps: int = 20) -> Event:
-        own = dp_event.SelfComposedDpEvent(EpsilonDeltaDpEvent(0.01, 0.0), steps)
+        own = SelfComposedEvent(EpsilonDeltaEvent(0.01, 0.0), steps)
         return both(own, fixed_size(10, 2, sigma, steps))
 
 
@@ -269,7 +276,7 @@ def test_the_float_slack_covers_the_rounding_of_long_compositions() -> None:
         for target in (1e-8, 1e-10):
             epsilon = accountants.gaussian_epsilon(target, 1.0)
             error = target - one.self_compose(steps).get_delta_for_epsilon(epsilon)
-            assert error <= accountants.float_slack(((dp_event.GaussianDpEvent(1.0), steps),)) / 2
+            assert error <= accountants.float_slack(((GaussianEvent(1.0), steps),)) / 2
 
 
 @pytest.mark.usefixtures("uncached")
@@ -277,13 +284,13 @@ def test_disagreeing_accountants_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     event = poisson(0.2, 2.0, 20)
     honest = accounting.epsilon(event, delta=1e-6, relation="add_or_remove").epsilon
     for wrong in (0.97 * honest, 1.03 * honest):
-        accounting._bound.cache_clear()
+        certified.epsilon.cache_clear()
         row = accounting_table.Row("liar", lambda leaves, relation, delta, wrong=wrong: wrong)
         monkeypatch.setitem(accounting_table.TABLE, ("poisson_gaussian", "add_or_remove"), row)  # type: ignore[arg-type]
         with pytest.raises(AccountingError, match="disagree"):
             accounting.epsilon(event, delta=1e-6, relation="add_or_remove")
     monkeypatch.undo()
-    accounting._bound.cache_clear()
+    certified.epsilon.cache_clear()
     monkeypatch.setattr(accountants, "renyi_epsilon", lambda *_: 0.9 * honest)
     with pytest.raises(AccountingError, match="disagree"):
         accounting.epsilon(event, delta=1e-6, relation="add_or_remove")
@@ -295,7 +302,7 @@ def test_a_pair_that_is_not_in_the_table_is_refused(monkeypatch: pytest.MonkeyPa
     for one in (
         fixed_size(10, 2, 2.0, 5),
         both(fixed_size(10, 2, 2.0), gaussian(2.0), poisson(0.1, 2.0, 3)),
-        both(fixed_size(10, 2, 2.0), EpsilonDeltaDpEvent(1.0, 1e-7)),
+        both(fixed_size(10, 2, 2.0), EpsilonDeltaEvent(1.0, 1e-7)),
     ):
         with pytest.raises(AccountingError, match="no certified bound exists"):
             accounting.epsilon(one, delta=1e-6, relation="add_or_remove")
@@ -332,7 +339,7 @@ def test_unreachable_targets_are_refused_with_a_remedy() -> None:
     with pytest.raises(AccountingError, match="even the smallest noise multiplier meets"):
         accounting.calibrate(fixed, epsilon=50.0, delta=1e-6, relation="add_or_remove")
     with pytest.raises(AccountingError, match="misses"):
-        accounting.calibrate(lambda _: dp_event.NonPrivateDpEvent(), epsilon=1.0, delta=1e-6, relation="add_or_remove")
+        accounting.calibrate(lambda _: NonPrivateEvent(), epsilon=1.0, delta=1e-6, relation="add_or_remove")
 
 
 def test_epsilon_is_monotone_in_the_rate() -> None:
@@ -372,7 +379,7 @@ def test_leaves_are_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     real = poisson_step.pessimistic
     monkeypatch.setattr(poisson_step, "pessimistic", lambda *a: (calls.append(a), real(*a))[1])
-    step = dp_event.PoissonSampledDpEvent(0.0123, dp_event.GaussianDpEvent(3.21))
+    step = PoissonSampledEvent(0.0123, GaussianEvent(3.21))
     leaves = flatten(both(*[step] * 500))
     accountants.pessimistic(leaves, "add_or_remove", spread=1e-2)
     assert len(calls) == 1

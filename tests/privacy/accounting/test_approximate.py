@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters
 from hypothesis import given
@@ -17,7 +16,7 @@ from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import table as accounting_table
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, SelfComposedEvent
 from tacit.units import Relation
 
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
@@ -32,7 +31,7 @@ def response(epsilon: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
 @given(st.floats(0.01, 20), st.floats(0, 0.5), st.floats(0, 25))
 def test_delta_is_the_hockey_stick_of_the_dominating_mechanism(epsilon: float, delta: float, at: float) -> None:
     p, q = response(epsilon, delta)
-    found = accounting.delta(EpsilonDeltaDpEvent(epsilon, delta), epsilon=at, relation="replace_one")
+    found = accounting.delta(EpsilonDeltaEvent(epsilon, delta), epsilon=at, relation="replace_one")
     assert found == pytest.approx(np.maximum(p - math.exp(at) * q, 0).sum(), rel=1e-9, abs=1e-12)
     assert found >= delta
 
@@ -42,7 +41,7 @@ def test_delta_is_the_hockey_stick_of_the_dominating_mechanism(epsilon: float, d
 def test_epsilon_by_closed_form_and_by_privacy_loss_distribution(
     relation: Relation, epsilon: float, delta: float
 ) -> None:
-    event = EpsilonDeltaDpEvent(epsilon, delta)
+    event = EpsilonDeltaEvent(epsilon, delta)
     # 2^-13 of epsilon: then epsilon itself is on the grid.
     distribution = from_privacy_parameters(DifferentialPrivacyParameters(epsilon, delta), epsilon / 2**13)
     for at in (max(delta, 1e-12), 2 * delta + 1e-6, 0.01, 0.4):
@@ -57,32 +56,32 @@ def test_epsilon_by_closed_form_and_by_privacy_loss_distribution(
 
 
 def test_at_its_own_delta_epsilon_is_exactly_its_own_and_below_it_nothing_is_promised() -> None:
-    event = EpsilonDeltaDpEvent(0.7, 1e-6)
+    event = EpsilonDeltaEvent(0.7, 1e-6)
     assert accounting.epsilon(event, delta=1e-6, relation="replace_one").epsilon == 0.7
     assert accounting.delta(event, epsilon=0.7, relation="replace_one") == 1e-6
     assert accounting.delta(event, epsilon=9.0, relation="replace_one") == 1e-6
     with pytest.raises(AccountingError, match="below that of the mechanism's own proof"):
         accounting.epsilon(event, delta=0.99e-6, relation="replace_one")
     assert [d for d, _ in accounting.profile(event, "replace_one")] == [1e-3, 1e-4, 1e-5, 1e-6]
-    pure = accounting.profile(EpsilonDeltaDpEvent(0.7, 0.0), "replace_one")
+    pure = accounting.profile(EpsilonDeltaEvent(0.7, 0.0), "replace_one")
     assert [d for d, _ in pure] == list(accounting.PROFILE_DELTAS)
     assert all(0.69 < epsilon < 0.7 for _, epsilon in pure)
 
 
 def test_alone_in_a_composition_of_one_it_is_itself() -> None:
-    event = dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([EpsilonDeltaDpEvent(1.0, 1e-7)]), 1)
+    event = SelfComposedEvent(ComposedEvent([EpsilonDeltaEvent(1.0, 1e-7)]), 1)
     assert accounting.epsilon(event, delta=1e-7, relation="add_or_remove").epsilon == 1.0
 
 
 def test_an_unknown_relation_is_refused() -> None:
     with pytest.raises(AccountingError, match="no certified bound exists"):
-        accounting.epsilon(EpsilonDeltaDpEvent(1.0, 0.0), delta=1e-6, relation="edit_distance")  # type: ignore[arg-type]
+        accounting.epsilon(EpsilonDeltaEvent(1.0, 0.0), delta=1e-6, relation="edit_distance")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
 def test_pure_privacy_is_gaussian_privacy_with_the_mu_of_its_corner(epsilon: float) -> None:
     """mu = 2 Phi^-1(e / (1 + e)) for epsilon = 1 and so on; no smaller mu bounds the curve at epsilon's corner."""
-    mu = accounting.mu_gdp(EpsilonDeltaDpEvent(epsilon, 0.0), "replace_one")
+    mu = accounting.mu_gdp(EpsilonDeltaEvent(epsilon, 0.0), "replace_one")
     assert mu == pytest.approx(2 * norm.ppf(math.exp(epsilon) / (1 + math.exp(epsilon))), rel=1e-9)
     corner, alarms = 1 / (1 + math.exp(epsilon)), np.linspace(1e-6, 1 - 1e-6, 1_001)
     misses = np.maximum(np.maximum(1 - math.exp(epsilon) * alarms, math.exp(-epsilon) * (1 - alarms)), 0)
@@ -91,7 +90,7 @@ def test_pure_privacy_is_gaussian_privacy_with_the_mu_of_its_corner(epsilon: flo
 
 
 def test_with_a_delta_mu_holds_over_the_range_and_only_there() -> None:
-    event = EpsilonDeltaDpEvent(1.0, 1e-4)
+    event = EpsilonDeltaEvent(1.0, 1e-4)
     assert accounting.mu_gdp(event, "replace_one") == math.inf
     for at in (1e-4, 1e-2, 0.6):
         mu = accounting.mu_gdp(event, "replace_one", delta=at)

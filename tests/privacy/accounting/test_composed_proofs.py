@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -15,25 +14,35 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from tacit.errors import AccountingError
-from tacit.privacy.accounting import accountants, approximate
+from tacit.privacy.accounting import accountants, approximate, certified
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import table as accounting_table
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, event_from_json, event_to_json, flatten
+from tacit.privacy.accounting.events import (
+    ComposedEvent,
+    EpsilonDeltaEvent,
+    Event,
+    GaussianEvent,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+    event_from_json,
+    event_to_json,
+    flatten,
+)
 from tacit.units import Relation
 
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
 Kinds = list[tuple[float, float, int]]
 
 
-def composed(kinds: Kinds, *others: dp_event.DpEvent) -> dp_event.DpEvent:
+def composed(kinds: Kinds, *others: Event) -> Event:
     """(epsilon, delta, count) of each kind, and whatever else."""
-    own = [dp_event.SelfComposedDpEvent(EpsilonDeltaDpEvent(e, d), n) for e, d, n in kinds]
-    return dp_event.ComposedDpEvent([*own, *others])
+    own = [SelfComposedEvent(EpsilonDeltaEvent(e, d), n) for e, d, n in kinds]
+    return ComposedEvent([*own, *others])
 
 
-def dp_sgd(rate: float, sigma: float, steps: int) -> dp_event.DpEvent:
-    step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(sigma))
-    return dp_event.SelfComposedDpEvent(step, steps)
+def dp_sgd(rate: float, sigma: float, steps: int) -> Event:
+    step = PoissonSampledEvent(rate, GaussianEvent(sigma))
+    return SelfComposedEvent(step, steps)
 
 
 def joint(kinds: Kinds) -> tuple[np.ndarray, np.ndarray]:
@@ -90,9 +99,9 @@ def test_equal_ones_are_the_optimal_composition_of_kairouz_oh_and_viswanath(
 
 
 def test_it_lies_between_one_and_the_sum_and_below_advanced_composition() -> None:
-    one = EpsilonDeltaDpEvent(0.1, 1e-8)
+    one = EpsilonDeltaEvent(0.1, 1e-8)
     found = [
-        accounting.epsilon(dp_event.SelfComposedDpEvent(one, n), delta=2e-5, relation="add_or_remove").epsilon
+        accounting.epsilon(SelfComposedEvent(one, n), delta=2e-5, relation="add_or_remove").epsilon
         for n in (1, 10, 100, 1_000)
     ]
     assert found == sorted(found)
@@ -108,9 +117,9 @@ def test_a_leaf_of_epsilon_zero_adds_its_delta_and_nothing_else() -> None:
         plain = accounting.delta(composed(kinds), epsilon=epsilon, relation="add_or_remove")
         rare = accounting.delta(composed([*kinds, (0.0, 1e-3, 1)]), epsilon=epsilon, relation="add_or_remove")
         assert rare == pytest.approx(1e-3 + (1 - 1e-3) * plain, rel=1e-9)
-    rare_event = EpsilonDeltaDpEvent(0.0, 1e-9)
+    rare_event = EpsilonDeltaEvent(0.0, 1e-9)
     assert event_from_json(event_to_json(rare_event)) == rare_event
-    for bad in (EpsilonDeltaDpEvent(0.0, 0.0), EpsilonDeltaDpEvent(False, 1e-9), EpsilonDeltaDpEvent(-0.1, 1e-9)):
+    for bad in (EpsilonDeltaEvent(0.0, 0.0), EpsilonDeltaEvent(False, 1e-9), EpsilonDeltaEvent(-0.1, 1e-9)):
         with pytest.raises(AccountingError, match="epsilon"):
             flatten(bad)
 
@@ -119,7 +128,7 @@ def test_a_leaf_of_epsilon_zero_adds_its_delta_and_nothing_else() -> None:
 @pytest.mark.parametrize("kinds", [[(0.5, 0.01, 2)], [(0.5, 0.0, 1), (1.5, 1e-3, 2)]], ids=str)
 def test_beside_a_gaussian_it_is_the_integral_over_all_outcomes(kinds: Kinds, relation: Relation, far: float) -> None:
     p, q = joint(kinds)
-    sigma, event = 1.7, composed(kinds, dp_event.GaussianDpEvent(1.7))
+    sigma, event = 1.7, composed(kinds, GaussianEvent(1.7))
     for epsilon in (0.3, 1.1, 2.5):
         exact = sum(
             quad(
@@ -178,7 +187,7 @@ def test_the_joint_bound_is_below_the_sum_and_above_each() -> None:
 
 
 def test_the_profile_starts_above_the_mechanisms_own_delta() -> None:
-    event = composed([(0.3, 1e-6, 20), (0.0, 5e-6, 1)], dp_event.GaussianDpEvent(2.0))
+    event = composed([(0.3, 1e-6, 20), (0.0, 5e-6, 1)], GaussianEvent(2.0))
     table = accounting.profile(event, "add_or_remove")
     assert [d for d, _ in table] == [1e-3, 1e-4]
     assert table[0][1] < table[1][1]
@@ -193,8 +202,8 @@ def test_the_profile_starts_above_the_mechanisms_own_delta() -> None:
     assert alone == pytest.approx(20e-6, rel=1e-4)
 
 
-@pytest.mark.parametrize("others", [[], [dp_event.GaussianDpEvent(2.0)], [dp_sgd(0.1, 1.5, 30)]], ids=str)
-def test_mu_bounds_the_profile_over_its_range(others: list[dp_event.DpEvent]) -> None:
+@pytest.mark.parametrize("others", [[], [GaussianEvent(2.0)], [dp_sgd(0.1, 1.5, 30)]], ids=str)
+def test_mu_bounds_the_profile_over_its_range(others: list[Event]) -> None:
     event, delta = composed([(0.3, 1e-6, 10)], *others), 1e-4
     assert accounting.mu_gdp(event, "add_or_remove") == math.inf
     mu = accounting.mu_gdp(event, "add_or_remove", delta=delta)
@@ -203,15 +212,15 @@ def test_mu_bounds_the_profile_over_its_range(others: list[dp_event.DpEvent]) ->
         truth = accounting.delta(event, epsilon=float(epsilon), relation="add_or_remove")
         assert truth <= float(accountants.gaussian_delta(float(epsilon), mu)) * 1.01
     pure = composed([(0.3, 0.0, 10)], *others)
-    one = accounting.mu_gdp(EpsilonDeltaDpEvent(0.3, 0.0), "add_or_remove")
-    rest = accounting.mu_gdp(dp_event.ComposedDpEvent(others), "add_or_remove") if others else 0.0
+    one = accounting.mu_gdp(EpsilonDeltaEvent(0.3, 0.0), "add_or_remove")
+    rest = accounting.mu_gdp(ComposedEvent(others), "add_or_remove") if others else 0.0
     assert accounting.mu_gdp(pure, "add_or_remove") == pytest.approx(math.hypot(math.sqrt(10) * one, rest), rel=1e-12)
 
 
 def test_renyi_adds_up_and_is_infinite_with_a_delta() -> None:
-    gaussian = dp_event.GaussianDpEvent(3.0)
+    gaussian = GaussianEvent(3.0)
     for order in (2.0, 8.0):
-        one = accounting.renyi(EpsilonDeltaDpEvent(0.4, 0.0), order=order, relation="add_or_remove")
+        one = accounting.renyi(EpsilonDeltaEvent(0.4, 0.0), order=order, relation="add_or_remove")
         both = accounting.renyi(composed([(0.4, 0.0, 5)], gaussian), order=order, relation="add_or_remove")
         assert both == pytest.approx(5 * one + order / 18, rel=1e-12)
         with pytest.raises(AccountingError, match="no finite Renyi bound"):
@@ -219,8 +228,8 @@ def test_renyi_adds_up_and_is_infinite_with_a_delta() -> None:
 
 
 def test_order_and_nesting_carry_no_meaning() -> None:
-    left = composed([(0.3, 1e-7, 4)], dp_event.GaussianDpEvent(2.0), composed([(0.1, 0.0, 2)]))
-    right = composed([(0.1, 0.0, 2), (0.3, 1e-7, 1)], composed([(0.3, 1e-7, 3)]), dp_event.GaussianDpEvent(2.0))
+    left = composed([(0.3, 1e-7, 4)], GaussianEvent(2.0), composed([(0.1, 0.0, 2)]))
+    right = composed([(0.1, 0.0, 2), (0.3, 1e-7, 1)], composed([(0.3, 1e-7, 3)]), GaussianEvent(2.0))
     found = [accounting.epsilon(e, delta=1e-5, relation="add_or_remove").epsilon for e in (left, right)]
     assert found[0] == found[1]
 
@@ -237,8 +246,8 @@ def test_too_many_different_sums_of_losses_are_refused() -> None:
 
 
 def test_a_lie_of_either_side_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    accounting._bound.cache_clear()
-    event = composed([(0.31, 1e-6, 10)], dp_event.GaussianDpEvent(2.0))
+    certified.epsilon.cache_clear()
+    event = composed([(0.31, 1e-6, 10)], GaussianEvent(2.0))
     whole = approximate.pessimistic
     monkeypatch.setattr(approximate, "pessimistic", lambda leaves, interval: whole(((leaves[0][0], 5),), interval))
     accountants._pessimistic.cache_clear()
@@ -246,11 +255,11 @@ def test_a_lie_of_either_side_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(AccountingError, match="disagree"):
             accounting.epsilon(one, delta=1e-4, relation="add_or_remove")
     accountants._pessimistic.cache_clear()
-    accounting._bound.cache_clear()
+    certified.epsilon.cache_clear()
 
 
 def test_a_joint_plan_is_calibrated() -> None:
-    def event(sigma: float) -> dp_event.DpEvent:
+    def event(sigma: float) -> Event:
         return composed([(0.2, 1e-6, 25), (0.0, 1e-8, 1)], dp_sgd(0.05, sigma, 500))
 
     sigma = accounting.calibrate(event, epsilon=6.0, delta=1e-4, relation="add_or_remove")

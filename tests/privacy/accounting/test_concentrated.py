@@ -6,20 +6,26 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
-from dp_accounting.dp_event import GaussianDpEvent, LaplaceDpEvent, ZCDpEvent
 from scipy.optimize import minimize_scalar
-from test_accounting import Event, RowContract, both, gaussian, poisson
+from test_accounting import RowContract, both, gaussian, poisson
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants, concentrated
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import table as accounting_table
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, flatten
+from tacit.privacy.accounting.events import (
+    EpsilonDeltaEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    SelfComposedEvent,
+    ZcdpEvent,
+    flatten,
+)
 
 
 def concentrated_steps(sigma: float, steps: int = 1) -> Event:
-    return dp_event.SelfComposedDpEvent(ZCDpEvent(0.5 / sigma**2), steps)
+    return SelfComposedEvent(ZcdpEvent(0.5 / sigma**2), steps)
 
 
 class CurveContract(RowContract):
@@ -64,7 +70,7 @@ class TestConcentratedAndLaplace(CurveContract):
     relation = "add_or_remove"
 
     def event(self, sigma: float, steps: int = 20) -> Event:
-        return both(concentrated_steps(sigma, steps), dp_event.SelfComposedDpEvent(LaplaceDpEvent(2 * sigma), steps))
+        return both(concentrated_steps(sigma, steps), SelfComposedEvent(LaplaceEvent(2 * sigma), steps))
 
 
 class TestConcentratedAndLaplaceReplaceOne(TestConcentratedAndLaplace):
@@ -86,12 +92,12 @@ def test_relations_and_composition_are_those_of_the_gaussian() -> None:
     def at(event: Event, relation: str) -> float:
         return accounting.epsilon(event, delta=1e-6, relation=relation).epsilon  # type: ignore[arg-type]
 
-    whole = at(ZCDpEvent(0.6), "add_or_remove")
-    assert at(dp_event.SelfComposedDpEvent(ZCDpEvent(0.2), 3), "add_or_remove") == pytest.approx(whole, rel=1e-9)
-    assert at(ZCDpEvent(0.15), "replace_one") == pytest.approx(whole, rel=1e-9)
-    assert at(both(ZCDpEvent(0.1), GaussianDpEvent(1.0)), "add_or_remove") == pytest.approx(whole, rel=1e-9)
+    whole = at(ZcdpEvent(0.6), "add_or_remove")
+    assert at(SelfComposedEvent(ZcdpEvent(0.2), 3), "add_or_remove") == pytest.approx(whole, rel=1e-9)
+    assert at(ZcdpEvent(0.15), "replace_one") == pytest.approx(whole, rel=1e-9)
+    assert at(both(ZcdpEvent(0.1), GaussianEvent(1.0)), "add_or_remove") == pytest.approx(whole, rel=1e-9)
     for relation, far in (("add_or_remove", 1.0), ("replace_one", 4.0)):
-        mixed = both(ZCDpEvent(0.1), GaussianDpEvent(1.0))
+        mixed = both(ZcdpEvent(0.1), GaussianEvent(1.0))
         assert accounting.renyi(mixed, order=7.0, relation=relation) == pytest.approx(0.6 * 7 * far)  # type: ignore[arg-type]
 
 
@@ -99,7 +105,7 @@ def test_relations_and_composition_are_those_of_the_gaussian() -> None:
 def test_between_the_gaussian_and_the_simple_conversion(rho: float) -> None:
     """A Gaussian is rho-zCDP, so no bound for all such mechanisms can be below its own epsilon."""
     for delta in (1e-3, 1e-5, 1e-9):
-        found = accounting.epsilon(ZCDpEvent(rho), delta=delta, relation="add_or_remove")
+        found = accounting.epsilon(ZcdpEvent(rho), delta=delta, relation="add_or_remove")
         assert accountants.gaussian_epsilon(delta, math.sqrt(2 * rho)) < found.epsilon
         assert found.epsilon < rho + 2 * math.sqrt(rho * math.log(1 / delta))
         assert found.accountant == accounting_table.CONVERSION
@@ -123,7 +129,7 @@ def test_a_discrete_gaussian_stays_below_its_curve_and_its_delta(variance: float
         divergence = (math.log(np.exp(order * logs + (1 - order) * moved).sum()) - norm) / (order - 1)
         assert divergence <= order * shift**2 / (2 * variance) * (1 + 1e-9)
     one, other = np.exp(logs - norm), np.exp(moved - norm)
-    event = ZCDpEvent(shift**2 / (2 * variance))
+    event = ZcdpEvent(shift**2 / (2 * variance))
     for epsilon in (0.1, 1.0, 3.0):
         exact = float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
         assert exact <= accounting.delta(event, epsilon=epsilon, relation="add_or_remove")
@@ -151,20 +157,20 @@ def test_the_best_order_is_found_at_every_size() -> None:
             return rho * a + math.log1p(-1 / a) - (math.log(1e-5) + math.log(a)) / (a - 1)
 
         best = min(float(minimize_scalar(at, bounds=(low, low + 2), method="bounded").fun) for low in range(-6, 14, 2))
-        assert concentrated.epsilon(flatten(ZCDpEvent(rho)), "add_or_remove", 1e-5) == pytest.approx(best, rel=1e-4)
+        assert concentrated.epsilon(flatten(ZcdpEvent(rho)), "add_or_remove", 1e-5) == pytest.approx(best, rel=1e-4)
 
 
 def test_hardly_any_loss_is_none() -> None:
-    bound = accounting.epsilon(ZCDpEvent(1e-12), delta=1e-5, relation="add_or_remove")
+    bound = accounting.epsilon(ZcdpEvent(1e-12), delta=1e-5, relation="add_or_remove")
     assert (bound.epsilon, bound.check_epsilon) == (0.0, 0.0)
 
 
 def test_what_is_sampled_or_has_a_proof_of_its_own_does_not_mix() -> None:
-    for other, kind in ((poisson(0.1, 2.0, 3), "zcdp_poisson"), (EpsilonDeltaDpEvent(1.0, 0.0), "zcdp_epsilon_delta")):
+    for other, kind in ((poisson(0.1, 2.0, 3), "zcdp_poisson"), (EpsilonDeltaEvent(1.0, 0.0), "zcdp_epsilon_delta")):
         for call in (
             lambda event: accounting.epsilon(event, delta=1e-6, relation="add_or_remove"),
             lambda event: accounting.mu_gdp(event, "add_or_remove", delta=1e-6),
             lambda event: accounting.profile(event, "add_or_remove"),
         ):
             with pytest.raises(AccountingError, match=kind):
-                call(both(ZCDpEvent(0.1), other))
+                call(both(ZcdpEvent(0.1), other))

@@ -11,21 +11,27 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from dp_accounting.pld import pld_pmf
 from scipy.special import ndtr
 from scipy.stats import norm
 
 from tacit.privacy.accounting import accountants, fixed_size
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import flatten
+from tacit.privacy.accounting.events import (
+    Event,
+    GaussianEvent,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+    SelfComposedEvent,
+    flatten,
+)
 
 Array = np.ndarray
 
 
-def event(population: int, batch: int, sigma: float, steps: int = 1) -> dp_event.DpEvent:
-    step = dp_event.SampledWithoutReplacementDpEvent(population, batch, dp_event.GaussianDpEvent(sigma))
-    return dp_event.SelfComposedDpEvent(step, steps)
+def event(population: int, batch: int, sigma: float, steps: int = 1) -> Event:
+    step = SampledWithoutReplacementEvent(population, batch, GaussianEvent(sigma))
+    return SelfComposedEvent(step, steps)
 
 
 def mixture(values: Array, batch: int, sigma: float, x: Array) -> Array:
@@ -156,9 +162,9 @@ def test_poisson_samples_cost_less_than_an_attack_on_fixed_ones_finds(
 ) -> None:
     """Under `replace_one`. The attack: everybody gives -1 clip, and one unit -1 or 1, at twice the distance."""
 
-    def sampled(noise: float) -> dp_event.DpEvent:
-        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
-        return dp_event.SelfComposedDpEvent(step, steps)
+    def sampled(noise: float) -> Event:
+        step = PoissonSampledEvent(rate, GaussianEvent(noise))
+        return SelfComposedEvent(step, steps)
 
     found = (
         accounting.epsilon(event(1_000, round(1_000 * rate), sigma, steps), delta=1e-5, relation="replace_one"),

@@ -6,22 +6,27 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
-from dp_accounting.dp_event import GaussianDpEvent, LaplaceDpEvent
 from scipy.integrate import quad
 from scipy.stats import laplace as law
 from scipy.stats import norm
-from test_accounting import Event, RowContract, both, gaussian, poisson
+from test_accounting import RowContract, both, gaussian, poisson
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants, laplace, tradeoff
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import table as accounting_table
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import (
+    EpsilonDeltaEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    SampledWithoutReplacementEvent,
+    SelfComposedEvent,
+)
 
 
 def numbers(scale: float, steps: int = 1) -> Event:
-    return dp_event.SelfComposedDpEvent(LaplaceDpEvent(scale), steps)
+    return SelfComposedEvent(LaplaceEvent(scale), steps)
 
 
 class TestLaplaceAddOrRemove(RowContract):
@@ -125,7 +130,7 @@ def test_mu_is_the_smallest_whose_curve_is_below(epsilon: float) -> None:
 
 
 def test_a_mu_for_every_epsilon_and_a_test_that_it_bounds() -> None:
-    event = both(numbers(8.3, 100), GaussianDpEvent(1.0))
+    event = both(numbers(8.3, 100), GaussianEvent(1.0))
     mu = accounting.mu_gdp(event, "add_or_remove")
     assert mu == pytest.approx(math.hypot(1, 10 * laplace.mu(1 / 8.3)))
     assert accounting.mu_gdp(event, "add_or_remove", delta=1e-5) <= mu
@@ -166,7 +171,7 @@ def test_the_accountants_are_named_and_mechanisms_with_proofs_of_their_own_are_r
     bound = accounting.epsilon(numbers(3.0), delta=1e-5, relation="add_or_remove")
     assert (bound.accountant, bound.check_accountant) == (accounting_table.PLD, accounting_table.FOURIER)
     with pytest.raises(AccountingError, match="epsilon_delta_laplace"):
-        accounting.epsilon(both(numbers(3.0), EpsilonDeltaDpEvent(1.0, 0.0)), delta=1e-5, relation="add_or_remove")
-    fixed = dp_event.SampledWithoutReplacementDpEvent(10, 2, GaussianDpEvent(1.0))
+        accounting.epsilon(both(numbers(3.0), EpsilonDeltaEvent(1.0, 0.0)), delta=1e-5, relation="add_or_remove")
+    fixed = SampledWithoutReplacementEvent(10, 2, GaussianEvent(1.0))
     with pytest.raises(AccountingError, match="laplace_fixed_size"):
         accounting.epsilon(both(numbers(3.0), fixed), delta=1e-5, relation="replace_one")

@@ -6,47 +6,47 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import (
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    PoissonSampledDpEvent,
-    SampledWithoutReplacementDpEvent,
-    SelfComposedDpEvent,
-)
-from dp_accounting.dp_event import ZCDpEvent
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import fixed_size
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import (
+    EpsilonDeltaEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+    SelfComposedEvent,
+    ZcdpEvent,
+)
 
 
 def test_gaussian_is_order_over_two_sigma_squared() -> None:
-    event = SelfComposedDpEvent(GaussianDpEvent(2.0), 3)
+    event = SelfComposedEvent(GaussianEvent(2.0), 3)
     assert accounting.renyi(event, order=8.0, relation="add_or_remove") == pytest.approx(3 * 8 / (2 * 4))
     assert accounting.renyi(event, order=8.0, relation="replace_one") == pytest.approx(3 * 8 * 4 / (2 * 4))
 
 
 def test_sampled_gaussian_lies_below_the_unsampled_and_above_zero() -> None:
-    sampled = accounting.renyi(PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0)), order=8.0, relation="add_or_remove")
+    sampled = accounting.renyi(PoissonSampledEvent(0.1, GaussianEvent(2.0)), order=8.0, relation="add_or_remove")
     assert 0 < sampled < 1.0
 
 
 @pytest.mark.parametrize("order", [2.0, 3.0, 8.5])
 def test_a_fixed_size_sample_is_bounded_above_the_divergence_of_its_dominating_pair(order: float) -> None:
-    event = SampledWithoutReplacementDpEvent(100, 3, GaussianDpEvent(1.5))
+    event = SampledWithoutReplacementEvent(100, 3, GaussianEvent(1.5))
     losses, masses = fixed_size.losses(0.03, 1.5)
     pair = math.log(float(masses @ np.exp((order - 1) * losses))) / (order - 1)
     one = accounting.renyi(event, order=order, relation="replace_one")
     assert pair <= one <= order * 4 / (2 * 1.5**2)
-    composed = accounting.renyi(SelfComposedDpEvent(event, 7), order=order, relation="replace_one")
+    composed = accounting.renyi(SelfComposedEvent(event, 7), order=order, relation="replace_one")
     assert composed == pytest.approx(7 * one)
 
 
 def test_pure_privacy_is_the_divergence_of_randomised_response() -> None:
     yes, no = math.e / (1 + math.e), 1 / (1 + math.e)
     for order in (2.0, 7.0, 300.0):
-        found = accounting.renyi(EpsilonDeltaDpEvent(1.0, 0.0), order=order, relation="replace_one")
+        found = accounting.renyi(EpsilonDeltaEvent(1.0, 0.0), order=order, relation="replace_one")
         direct = math.log(yes * (yes / no) ** (order - 1) + no * (no / yes) ** (order - 1)) / (order - 1)
         assert found == pytest.approx(direct, rel=1e-9)
         assert found <= min(1.0, order / 2)
@@ -54,12 +54,12 @@ def test_pure_privacy_is_the_divergence_of_randomised_response() -> None:
 
 def test_unknown_pairs_are_refused() -> None:
     with pytest.raises(AccountingError, match="no finite Renyi bound"):
-        accounting.renyi(PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0)), order=8.0, relation="replace_one")
-    event = SampledWithoutReplacementDpEvent(100, 3, GaussianDpEvent(1.5))
+        accounting.renyi(PoissonSampledEvent(0.1, GaussianEvent(2.0)), order=8.0, relation="replace_one")
+    event = SampledWithoutReplacementEvent(100, 3, GaussianEvent(1.5))
     with pytest.raises(AccountingError, match="no finite Renyi bound"):
         accounting.renyi(event, order=8.0, relation="add_or_remove")
     with pytest.raises(AccountingError, match="no finite Renyi bound"):
-        accounting.renyi(EpsilonDeltaDpEvent(1.0, 1e-9), order=8.0, relation="replace_one")
+        accounting.renyi(EpsilonDeltaEvent(1.0, 1e-9), order=8.0, relation="replace_one")
 
 
 @pytest.mark.parametrize("order", [1.5, 4.0, 40.0])
@@ -68,13 +68,13 @@ def test_laplace_is_the_divergence_of_its_densities(order: float) -> None:
     x = np.linspace(-60, 61, 2_000_001)
     log_integrand = -(order * np.abs(x) + (1 - order) * np.abs(x - 1)) / 1.3 - math.log(2.6)
     direct = math.log(np.trapezoid(np.exp(log_integrand), x)) / (order - 1)
-    event = SelfComposedDpEvent(LaplaceDpEvent(1.3), 2)
+    event = SelfComposedEvent(LaplaceEvent(1.3), 2)
     assert accounting.renyi(event, order=order, relation="add_or_remove") == pytest.approx(2 * direct, rel=1e-6)
-    doubled = SelfComposedDpEvent(LaplaceDpEvent(2.6), 2)
+    doubled = SelfComposedEvent(LaplaceEvent(2.6), 2)
     assert accounting.renyi(doubled, order=order, relation="replace_one") == pytest.approx(2 * direct, rel=1e-6)
 
 
 def test_concentrated_is_rho_times_the_order() -> None:
-    event = SelfComposedDpEvent(ZCDpEvent(0.2), 3)
+    event = SelfComposedEvent(ZcdpEvent(0.2), 3)
     assert accounting.renyi(event, order=5.0, relation="add_or_remove") == pytest.approx(3.0)
     assert accounting.renyi(event, order=5.0, relation="replace_one") == pytest.approx(12.0)

@@ -10,19 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from dp_accounting.dp_event import GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy import stats
-from test_accounting import Event, RowContract, both
+from test_accounting import RowContract, both
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants, approximate
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import selection as selection_accounting
 from tacit.privacy.accounting.events import (
-    EpsilonDeltaDpEvent,
+    EpsilonDeltaEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
     Law,
-    SelectionDpEvent,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+    SelectionEvent,
+    SelfComposedEvent,
     event_from_json,
     event_to_json,
     flatten,
@@ -32,11 +38,11 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.selection import number_of_runs
 
 LAWS: tuple[Law, ...] = ("logarithmic", "geometric")
-SAMPLED = SelfComposedDpEvent(PoissonSampledDpEvent(0.02, GaussianDpEvent(1.5)), 500)
+SAMPLED = SelfComposedEvent(PoissonSampledEvent(0.02, GaussianEvent(1.5)), 500)
 
 
 def best_of(*events: Event, stop: int = 20, law: Law = "logarithmic") -> Event:
-    return SelectionDpEvent(tuple(flatten(one) for one in events), stop, law)
+    return SelectionEvent(tuple(flatten(one) for one in events), stop, law)
 
 
 def probability(k: np.ndarray, stop: int, law: Law) -> np.ndarray:
@@ -71,7 +77,7 @@ class TestSelectionAddOrRemove(SelectionContract):
     relation = "add_or_remove"
 
     def event(self, sigma: float, steps: int = 20) -> Event:
-        return SelfComposedDpEvent(best_of(GaussianDpEvent(6 * sigma)), steps)
+        return SelfComposedEvent(best_of(GaussianEvent(6 * sigma)), steps)
 
 
 class TestSelectionReplaceOne(TestSelectionAddOrRemove):
@@ -82,8 +88,8 @@ class TestSelectionOfSamples(SelectionContract):
     relation = "add_or_remove"
 
     def event(self, sigma: float, steps: int = 20) -> Event:
-        sampled = SelfComposedDpEvent(PoissonSampledDpEvent(0.1, GaussianDpEvent(sigma)), 10)
-        return SelfComposedDpEvent(best_of(both(sampled, GaussianDpEvent(9 * sigma)), law="geometric"), steps)
+        sampled = SelfComposedEvent(PoissonSampledEvent(0.1, GaussianEvent(sigma)), 10)
+        return SelfComposedEvent(best_of(both(sampled, GaussianEvent(9 * sigma)), law="geometric"), steps)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -109,12 +115,21 @@ def test_the_mean_number_of_runs_is_that_of_the_law(stop: int, law: Law) -> None
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(
-    "inner", [GaussianDpEvent(4.0), SAMPLED, LaplaceDpEvent(3.0)], ids=["plain", "sampled", "laplace"]
+    ("inner", "theirs"),
+    [
+        (GaussianEvent(4.0), dp_event.GaussianDpEvent(4.0)),
+        (
+            SAMPLED,
+            dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.5)), 500),
+        ),
+        (LaplaceEvent(3.0), dp_event.LaplaceDpEvent(3.0)),
+    ],
+    ids=["plain", "sampled", "laplace"],
 )
-def test_dp_accounting_says_the_same(inner: Event, law: Law) -> None:
+def test_dp_accounting_says_the_same(inner: Event, theirs: dp_event.DpEvent, law: Law) -> None:
     other = RdpAccountant()
     shape = 1.0 if law == "geometric" else 0.0
-    other.compose(dp_event.RepeatAndSelectDpEvent(inner, expected_runs(20, law), shape))
+    other.compose(dp_event.RepeatAndSelectDpEvent(theirs, expected_runs(20, law), shape))
     found = accounting.epsilon(best_of(inner, law=law), delta=1e-6, relation="add_or_remove").epsilon
     assert found == pytest.approx(other.get_epsilon(1e-6), rel=6e-3)
 
@@ -124,7 +139,7 @@ def test_dp_accounting_says_the_same(inner: Event, law: Law) -> None:
 @pytest.mark.parametrize("pure", [0.1, 1.0])
 def test_the_best_of_randomised_responses_stays_below_its_curve(pure: float, stop: int, law: Law) -> None:
     """Runs tell a bit with randomised response, and ones are better: the best is 0 with probability E[p^K]."""
-    told = best_of(EpsilonDeltaDpEvent(pure, 0.0), stop=stop, law=law)
+    told = best_of(EpsilonDeltaEvent(pure, 0.0), stop=stop, law=law)
     truth = 1 / (1 + math.exp(-pure))
     zero = np.array([generating(share, stop, law) for share in (truth, 1 - truth)])
     for p, q in (zero, zero[::-1]):
@@ -140,7 +155,7 @@ def test_more_candidates_cost_nothing_and_the_dearest_counts() -> None:
     def price(*events: Event) -> float:
         return accounting.epsilon(best_of(*events), delta=1e-6, relation="add_or_remove").epsilon
 
-    cheap, dear = GaussianDpEvent(8.0), GaussianDpEvent(4.0)
+    cheap, dear = GaussianEvent(8.0), GaussianEvent(4.0)
     assert price(dear, dear, cheap) == price(dear) > price(cheap)
     crossing = price(dear, SAMPLED)
     assert crossing >= max(price(dear), price(SAMPLED)) * (1 - 1e-9)
@@ -148,13 +163,13 @@ def test_more_candidates_cost_nothing_and_the_dearest_counts() -> None:
 
 def test_it_costs_less_than_the_mean_number_of_runs() -> None:
     best = accounting.epsilon(best_of(SAMPLED, stop=50), delta=1e-6, relation="add_or_remove").epsilon
-    twice = accounting.epsilon(SelfComposedDpEvent(SAMPLED, 12), delta=1e-6, relation="add_or_remove").epsilon
+    twice = accounting.epsilon(SelfComposedEvent(SAMPLED, 12), delta=1e-6, relation="add_or_remove").epsilon
     single = accounting.epsilon(SAMPLED, delta=1e-6, relation="add_or_remove").epsilon
     assert single < best < 2.2 * single < twice
 
 
 def test_quadrature_agrees_with_the_series_which_is_above_it_between_whole_orders() -> None:
-    leaf = PoissonSampledDpEvent(0.05, GaussianDpEvent(1.2))
+    leaf = PoissonSampledEvent(0.05, GaussianEvent(1.2))
     for order, exact in ((1.5, 0.0018250340182271842), (2.0, 0.002503354520248807), (7.0, 0.014208012960094074)):
         found = selection_accounting._leaf(leaf, "add_or_remove", order)
         assert found == pytest.approx(exact, rel=1e-9)  # scipy.integrate.quad
@@ -165,17 +180,17 @@ def test_quadrature_agrees_with_the_series_which_is_above_it_between_whole_order
 def test_smaller_epsilons_from_larger_ones() -> None:
     grid = np.array([0.0, 0.5, 1.0])
     found = tightened(grid, np.array([1.0, 0.3, 0.0]))
-    pure = approximate.delta(flatten(EpsilonDeltaDpEvent(1.0, 0.0)), grid)
+    pure = approximate.delta(flatten(EpsilonDeltaEvent(1.0, 0.0)), grid)
     assert found == pytest.approx(np.minimum(pure, [1.0, 0.3, 0.0]))
 
 
 def test_the_event_keeps_its_form_and_forgets_order() -> None:
-    one, other = GaussianDpEvent(2.0), SAMPLED
+    one, other = GaussianEvent(2.0), SAMPLED
     event = best_of(one, other, one)
     assert flatten(event) == flatten(best_of(other, one))
     told = json.loads(json.dumps(event_to_json(event), allow_nan=False))
     assert flatten(event_from_json(told)) == flatten(event)
-    assert flatten(best_of(one, dp_event.NonPrivateDpEvent())) == ((dp_event.NonPrivateDpEvent(), 1),)
+    assert flatten(best_of(one, NonPrivateEvent())) == ((NonPrivateEvent(), 1),)
 
 
 BAD: dict[str, Any] = {
@@ -185,7 +200,7 @@ BAD: dict[str, Any] = {
     "half a stop": {"stop": 2.5},
     "no candidates": {"candidates": []},
     "no list": {"candidates": {}},
-    "a selection": {"candidates": [event_to_json(best_of(GaussianDpEvent(1.0)))]},
+    "a selection": {"candidates": [event_to_json(best_of(GaussianEvent(1.0)))]},
     "nothing": {"candidates": [{"kind": "composed", "events": []}]},
 }
 
@@ -193,15 +208,15 @@ BAD: dict[str, Any] = {
 @pytest.mark.parametrize("change", BAD.values(), ids=BAD.keys())
 def test_other_selections_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(AccountingError):
-        event_from_json(event_to_json(best_of(GaussianDpEvent(1.0))) | change)
+        event_from_json(event_to_json(best_of(GaussianEvent(1.0))) | change)
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        both(best_of(GaussianDpEvent(2.0)), GaussianDpEvent(2.0)),
-        best_of(EpsilonDeltaDpEvent(1.0, 1e-6)),
-        best_of(dp_event.SampledWithoutReplacementDpEvent(100, 10, GaussianDpEvent(2.0))),
+        both(best_of(GaussianEvent(2.0)), GaussianEvent(2.0)),
+        best_of(EpsilonDeltaEvent(1.0, 1e-6)),
+        best_of(SampledWithoutReplacementEvent(100, 10, GaussianEvent(2.0))),
     ],
     ids=["beside another", "with a delta of its own", "of fixed-size samples"],
 )

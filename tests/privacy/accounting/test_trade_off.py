@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from scipy.stats import norm
 
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import tradeoff as trade_off
-from tacit.privacy.accounting.events import event_to_json
+from tacit.privacy.accounting.events import Event, GaussianEvent, NonPrivateEvent, PoissonSampledEvent, event_to_json
 
 ALARMS = np.concatenate([np.geomspace(1e-6, 0.1, 30), np.linspace(0.1, 1.0, 30)])
 RATE, SIGMA, DELTA = 0.3, 1.0, 1e-6
-GAUSSIAN = dp_event.GaussianDpEvent(SIGMA)
-STEP = dp_event.PoissonSampledDpEvent(RATE, GAUSSIAN)
+GAUSSIAN = GaussianEvent(SIGMA)
+STEP = PoissonSampledEvent(RATE, GAUSSIAN)
 
 
-def missed(event: dp_event.DpEvent) -> np.ndarray:
+def missed(event: Event) -> np.ndarray:
     return trade_off.missed(event, "add_or_remove", delta=DELTA, false_alarms=ALARMS)
 
 
@@ -42,7 +41,7 @@ def test_a_sampled_step_misses_no_less_than_stated_and_little_more() -> None:
 
 
 def test_the_curve_of_a_step_that_claims_more_noise_is_above_the_true_one() -> None:
-    claimed = missed(dp_event.PoissonSampledDpEvent(RATE, dp_event.GaussianDpEvent(1.1 * SIGMA)))
+    claimed = missed(PoissonSampledEvent(RATE, GaussianEvent(1.1 * SIGMA)))
     assert (claimed > of_one_step(ALARMS) + 0.005).any()
 
 
@@ -56,4 +55,4 @@ def test_rows_never_rise_and_end_at_nothing(private: bool) -> None:
 
 
 def test_nothing_is_missed_without_noise() -> None:
-    assert not missed(dp_event.NonPrivateDpEvent()).any()
+    assert not missed(NonPrivateEvent()).any()

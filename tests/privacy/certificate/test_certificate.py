@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import AccountingError, CertificateError
+from tacit.privacy.accounting.events import GaussianEvent
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate import fields as certificate_fields
 from tacit.privacy.certificate.canonical import require_shape, schema
@@ -540,7 +541,7 @@ def test_a_composition_that_no_ledger_has_is_refused(words: str) -> None:
 def test_inputs_that_do_not_fit_are_refused() -> None:
     for changes, field in (
         ({"delta": 1e-5}, "delta"),
-        ({"event": dp_event.GaussianDpEvent(100.0)}, "parts"),
+        ({"event": GaussianEvent(100.0)}, "parts"),
         ({"parts": [{**DENOISER, "sampler": "every unit, every step"}]}, "sampler"),
         ({"parts": [{key: value for key, value in DENOISER.items() if key != "clip_norm"}]}, "clip_norm"),
         ({"epsilon_target": 0.1}, "target_epsilon"),

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import EpsilonDeltaEvent
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, Visits, WeightedStates
@@ -183,7 +183,7 @@ def test_no_records_is_noise_of_the_largest_scale() -> None:
 
 def test_the_certificate_and_the_event_say_the_same() -> None:
     part = RegularisedLoss(**SMALL, ridge=30.0)
-    assert part.event == EpsilonDeltaDpEvent(1.0, 0.01)
+    assert part.event == EpsilonDeltaEvent(1.0, 0.01)
     said = part.certified()
     assert (said["kind"], said["regression"], said["epsilon"], said["rows"]) == (
         "smooth_sensitivity",

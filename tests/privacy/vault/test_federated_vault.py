@@ -25,10 +25,10 @@ from device_cases import (
     people,
     priced,
 )
-from dp_accounting import LaplaceDpEvent, SelfComposedDpEvent
 
 from tacit.errors import DataError, LedgerError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import LaplaceEvent, SelfComposedEvent
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum, admissible, answers, released, sum_over_all
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -317,8 +317,8 @@ def test_an_answer_is_bounded_in_all_numbers_together() -> None:
 
 
 def test_numbers_that_are_bounded_together_cost_as_many_at_their_bound() -> None:
-    assert TOGETHER.event == SelfComposedDpEvent(LaplaceDpEvent(2.0), 6)
-    assert dataclasses.replace(TOGETHER, most=None).event == SelfComposedDpEvent(LaplaceDpEvent(2.0), 12)
+    assert TOGETHER.event == SelfComposedEvent(LaplaceEvent(2.0), 6)
+    assert dataclasses.replace(TOGETHER, most=None).event == SelfComposedEvent(LaplaceEvent(2.0), 12)
     assert "most" not in dataclasses.replace(TOGETHER, most=None).certified()
     for most in (0, 5, 1.5):
         with pytest.raises(PlanError, match="most"):

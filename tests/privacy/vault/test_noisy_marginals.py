@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent
 from scipy import stats
 from scipy.stats import chi2
 from vault_cases import GivenParts, Silent, open_vault, records, unit_of
@@ -21,7 +20,7 @@ from vault_cases import GivenParts, Silent, open_vault, records, unit_of
 from tacit.errors import AccountingError, CertificateError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import concentrated
-from tacit.privacy.accounting.events import flatten
+from tacit.privacy.accounting.events import GaussianEvent, flatten
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.marginals import Cells, Choice, Dependence, Marginal, Marginals
@@ -138,7 +137,7 @@ def test_the_budget_is_kept_and_what_is_too_dear_takes_nothing(tmp_path: Path) -
 
 def test_with_choices_the_concentration_is_what_is_certified() -> None:
     free, bound = part(choices=False), part()
-    assert flatten(free.event) == ((GaussianDpEvent(5.0), 100),)
+    assert flatten(free.event) == ((GaussianEvent(5.0), 100),)
     assert concentrated.rho(flatten(bound.event)[0][0]) * 100 == pytest.approx(100 / 50)
     tight, loose = (
         accounting.epsilon(one.event, delta=1e-6, relation="add_or_remove").epsilon for one in (free, bound)

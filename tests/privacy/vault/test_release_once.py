@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent
 from scipy import stats
 from vault_cases import GivenParts, Silent, open_vault, priced, unit_of
 
 from tacit.errors import MechanismError, PlanError, PlanExhausted
+from tacit.privacy.accounting.events import GaussianEvent
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
@@ -50,7 +50,7 @@ def test_one_unit_moves_it_by_at_most_its_clip(tmp_path: Path) -> None:
         run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(histogram(axes=axes, rows_per_unit=3),)))
         sums.append(vault.release_once(run, "bins")[0] * vault.unit.size)
     assert np.linalg.norm(sums[0] - sums[1]) <= np.sqrt(2)
-    assert histogram().event == GaussianDpEvent(1.0)
+    assert histogram().event == GaussianEvent(1.0)
 
 
 def test_no_digits_of_the_sum_come_out_below_those_of_the_noise(tmp_path: Path) -> None:

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dp_accounting import GaussianDpEvent
 from scipy import stats
 from vault_cases import GivenParts, Silent, open_vault, records, unit_of
 
 from tacit.errors import CertificateError, MechanismError, PlanError, PlanExhausted
-from tacit.privacy.accounting.events import flatten
+from tacit.privacy.accounting.events import GaussianEvent, flatten
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.teachers import Teachers
@@ -109,7 +108,7 @@ def test_a_count_has_the_noise_of_all_queries(tmp_path: Path) -> None:
 
 
 def test_the_price_does_not_depend_on_data_or_queries() -> None:
-    assert flatten(part(queries=8).event) == flatten(part(queries=512).event) == ((GaussianDpEvent(2.0), 4),)
+    assert flatten(part(queries=8).event) == flatten(part(queries=512).event) == ((GaussianEvent(2.0), 4),)
 
 
 def test_steps_end_and_another_process_cannot_go_on(tmp_path: Path) -> None:

@@ -13,14 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from dp_accounting import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    PoissonSampledDpEvent,
-    SelfComposedDpEvent,
-)
-from dp_accounting.dp_event import ZCDpEvent
 from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import NDArray
 from scipy import special
@@ -28,7 +20,17 @@ from scipy import special
 from tacit.evaluation import lower_bounds as rates
 from tacit.evaluation import one_run
 from tacit.privacy.accounting import accountants
-from tacit.privacy.accounting.events import flatten, rho
+from tacit.privacy.accounting.events import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    Leaf,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+    ZcdpEvent,
+    flatten,
+    rho,
+)
 from tacit.privacy.accounting.steps import merged, parameters
 from tacit.units import Relation
 
@@ -50,18 +52,18 @@ LOSSES = np.linspace(0.0, 12.0, 97)
 """Where a trade-off curve is compared with the rates of a test."""
 
 
-def is_gaussian(event: DpEvent) -> bool:
+def is_gaussian(event: Event) -> bool:
     """Whether all of it is noise of a Gaussian (or, shared by devices, a discrete Gaussian) on sums over everybody."""
-    return all(isinstance(leaf, GaussianDpEvent | ZCDpEvent) for leaf, _ in flatten(event))
+    return all(isinstance(leaf, GaussianEvent | ZcdpEvent) for leaf, _ in flatten(event))
 
 
-def law_of(event: DpEvent, relation: Relation, delta: float) -> Law | None:
+def law_of(event: Event, relation: Relation, delta: float) -> Law | None:
     """The law of an event of Gaussian sums, over everybody or over Poisson samples; None of any other event."""
     # Noise that an event states by its concentration alone is taken for Gaussian.
     if is_gaussian(event):
         return lambda counts, confidence: _gaussian(counts, delta, confidence)
     sampled = relation == "add_or_remove" and all(
-        isinstance(leaf, GaussianDpEvent | ZCDpEvent | PoissonSampledDpEvent) for leaf, _ in flatten(event)
+        isinstance(leaf, GaussianEvent | ZcdpEvent | PoissonSampledEvent) for leaf, _ in flatten(event)
     )
     return (lambda counts, confidence: _sampled(event, counts, delta, confidence)) if sampled else None
 
@@ -133,7 +135,7 @@ def _gaussian(counts: rates.Counts, delta: float, confidence: float) -> float:
     return accountants.gaussian_epsilon(delta, mu) if mu else 0.0
 
 
-def _sampled(event: DpEvent, counts: rates.Counts, delta: float, confidence: float) -> float:
+def _sampled(event: Event, counts: rates.Counts, delta: float, confidence: float) -> float:
     """The epsilon of the most noise, in multiples of the event's own, with which the rates are possible."""
     hit, false = _rates(counts, confidence)
 
@@ -155,7 +157,7 @@ def _sampled(event: DpEvent, counts: rates.Counts, delta: float, confidence: flo
     return least_epsilon(_scaled(event, math.exp(high)), delta)
 
 
-def least_epsilon(event: DpEvent, delta: float) -> float:
+def least_epsilon(event: Event, delta: float) -> float:
     """A lower bound on the epsilon of sums with Gaussian noise, over everybody or over Poisson samples."""
     # Every privacy loss is rounded down to a grid, by `SHORT` in all steps together unless these are very many.
     leaves = [(parameters(leaf), count) for leaf, count in merged(flatten(event))]
@@ -174,12 +176,20 @@ def least_epsilon(event: DpEvent, delta: float) -> float:
     return float(total.get_epsilon_for_delta(delta))
 
 
-def _scaled(event: DpEvent, factor: float) -> DpEvent:
+def _scaled(event: Event, factor: float) -> Event:
     """The event with so many times the noise."""
 
-    def leaf(one: DpEvent) -> DpEvent:
-        if isinstance(one, PoissonSampledDpEvent):
-            return PoissonSampledDpEvent(one.sampling_probability, leaf(one.event))
-        return GaussianDpEvent(factor / math.sqrt(2 * rho(one)))
+    def noisier(leaf: Leaf) -> GaussianEvent:
+        return GaussianEvent(factor / math.sqrt(2 * rho(leaf)))
 
-    return ComposedDpEvent([SelfComposedDpEvent(leaf(one), count) for one, count in flatten(event)])
+    return ComposedEvent(
+        [
+            SelfComposedEvent(
+                PoissonSampledEvent(leaf.rate, noisier(leaf.event))
+                if isinstance(leaf, PoissonSampledEvent)
+                else noisier(leaf),
+                count,
+            )
+            for leaf, count in flatten(event)
+        ]
+    )

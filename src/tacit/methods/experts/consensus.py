@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
-from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
 from scipy.optimize import brentq
 
 from tacit.agents.heads import Categorical
@@ -23,7 +22,7 @@ from tacit.errors import PlanError
 from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
 from tacit.methods.experts.learned import label
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, SelfComposedEvent
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -270,9 +269,9 @@ def _each(trajectories: int, trajectory_delta: float, *, epsilon: float, delta: 
     assert relation is not None
 
     def excess(log_each: float) -> float:
-        trajectory = EpsilonDeltaDpEvent(math.exp(log_each), trajectory_delta)
-        spare = EpsilonDeltaDpEvent(0.0, (_ROOM - 1) * trajectories * trajectory_delta)
-        event = ComposedDpEvent([SelfComposedDpEvent(trajectory, trajectories), spare])
+        trajectory = EpsilonDeltaEvent(math.exp(log_each), trajectory_delta)
+        spare = EpsilonDeltaEvent(0.0, (_ROOM - 1) * trajectories * trajectory_delta)
+        event = ComposedEvent([SelfComposedEvent(trajectory, trajectories), spare])
         return accounting.epsilon(event, delta=delta, relation=relation).epsilon - epsilon
 
     low = math.log(0.999 * epsilon / trajectories)

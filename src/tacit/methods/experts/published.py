@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dp_accounting.dp_event import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from scipy.optimize import brentq
 
 from tacit.agents.learners import CQL
@@ -30,6 +29,7 @@ from tacit.errors import PlanError
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import table as accounting_checks
+from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.thresholds import PMin
 from tacit.units import Unit
 from tacit.validation import check
@@ -61,9 +61,9 @@ class MixedTraining:
         """How many of so many steps are noisy on average, rounded up: K of a fixed schedule that stands for them."""
         return math.ceil(self.noisy_share * steps - 1e-9)
 
-    def event(self, steps: int) -> DpEvent:
+    def event(self, steps: int) -> Event:
         """The honest event of so many steps: K noisy ones, each over a Poisson sample of rate B / m."""
-        return _sampled(self.rate, self.noise_multiplier, self.noisy(steps))
+        return SelfComposedEvent(_sampled(self.rate, self.noise_multiplier), self.noisy(steps))
 
     def published_epsilon(self, steps: int, delta: float) -> float:
         """What the published accounting says of so many steps: all noisy, each over a sample of rate p B / m."""
@@ -100,16 +100,14 @@ def published_total(release: tuple[float, float], training: tuple[float, float])
     return release[0] + training[0], release[1] + training[1]
 
 
-def _sampled(rate: float, sigma: float, steps: int) -> DpEvent:
-    gaussian = GaussianDpEvent(sigma)
-    return SelfComposedDpEvent(PoissonSampledDpEvent(rate, gaussian) if rate < 1 else gaussian, steps)
+def _sampled(rate: float, sigma: float) -> PoissonSampledEvent | GaussianEvent:
+    return PoissonSampledEvent(rate, GaussianEvent(sigma)) if rate < 1 else GaussianEvent(sigma)
 
 
 def _estimate(rate: float, sigma: float, steps: int, delta: float) -> float:
     """By `accounting`'s check, centred quadrature: it goes beyond the steps that a certificate may have."""
     check("steps", steps, 1 <= steps <= MOST_STEPS, f"from 1 to {MOST_STEPS:,}")
-    event = _sampled(rate, sigma, 1).event
-    return accounting_checks.fourier(((event, steps),), "add_or_remove", delta)
+    return accounting_checks.fourier(((_sampled(rate, sigma), steps),), "add_or_remove", delta)
 
 
 def _steps(rate: float, sigma: float, epsilon: float, delta: float) -> int:

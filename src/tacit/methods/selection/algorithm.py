@@ -15,11 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from dp_accounting import DpEvent
-
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import Law
+from tacit.privacy.accounting.events import Event, Law
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.kinds import Selection
@@ -125,7 +123,7 @@ class SelectionPlan:
             for run_plan, share in zip(self.parts()[0].runs(), shares, strict=False)
         ]
 
-        def at(factor: float) -> DpEvent:
+        def at(factor: float) -> Event:
             return plans.event(self._of([_noisier(run_plan, factor) for run_plan in calibrated]))
 
         factor = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)

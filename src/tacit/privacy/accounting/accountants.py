@@ -1,10 +1,10 @@
 """The accountants behind the table of `table.py`: from leaves to (epsilon, delta), in independent ways.
 
 `pessimistic` is the certified upper bound; the others, and `quadrature.estimate`, only check it. Every accountant takes
-the canonical `(event, count)` leaves of `events.flatten` (no `NonPrivateDpEvent` among them) and a relation.
+the canonical `(event, count)` leaves of `events.flatten` (no `NonPrivateEvent` among them) and a relation.
 A step over a Poisson sample, or over everyone, is in `poisson.py`, one over a fixed-size sample without replacement in
 `fixed_size.py`, one with Laplace noise in `laplace.py`;
-`EpsilonDeltaDpEvent`, which only `pessimistic` and the Renyi bounds take, in `approximate.py`; `ZCDpEvent`, of which
+`EpsilonDeltaEvent`, which only `pessimistic` and the Renyi bounds take, in `approximate.py`; `ZcdpEvent`, of which
 only the Renyi bound at one order is here, in `concentrated.py`.
 
 Dominating pairs. Let one unit's contribution have norm at most 1 and the noise standard deviation sigma. With
@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
-from dp_accounting.dp_event import LaplaceDpEvent, ZCDpEvent
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from numpy.typing import NDArray
@@ -32,7 +31,14 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from tacit.privacy.accounting import approximate, fixed_size, laplace, poisson
-from tacit.privacy.accounting.events import Leaves, SelectionDpEvent
+from tacit.privacy.accounting.events import (
+    LaplaceEvent,
+    Leaf,
+    Leaves,
+    SampledWithoutReplacementEvent,
+    SelectionEvent,
+    ZcdpEvent,
+)
 from tacit.privacy.accounting.steps import (
     MAX_GRID,
     loss_std,
@@ -68,14 +74,14 @@ def gaussian_mu(leaves: Leaves, relation: Relation) -> float:
 def mu(leaves: Leaves, relation: Relation) -> float:
     """A mu for which the composition is mu-GDP at every epsilon, all sampling ignored; inf where there is none.
 
-    Exact for plain Gaussians. For a `ZCDpEvent` or a selection none is known: Renyi curves say too little of the
+    Exact for plain Gaussians. For a `ZcdpEvent` or a selection none is known: Renyi curves say too little of the
     smallest epsilons.
     """
     epsilon_deltas, rest = approximate.split(leaves)
-    if any(isinstance(leaf, ZCDpEvent | SelectionDpEvent) for leaf, _ in rest):
+    if any(isinstance(leaf, ZcdpEvent | SelectionEvent) for leaf, _ in rest):
         return math.inf
-    numbers = tuple(item for item in rest if isinstance(item[0], LaplaceDpEvent))
-    gaussians = tuple(item for item in rest if item not in numbers)
+    gaussians = tuple(item for item in rest if not isinstance(item[0], LaplaceEvent))
+    numbers = ((leaf, count) for leaf, count in rest if isinstance(leaf, LaplaceEvent))
     squares = math.fsum(count * laplace.mu(pure(leaf, relation)) ** 2 for leaf, count in numbers)
     return math.hypot(approximate.mu(epsilon_deltas), gaussian_mu(gaussians, relation), math.sqrt(squares))
 
@@ -178,11 +184,11 @@ def _hockey_sticks(pmf: Any, epsilons: Array) -> Array:
     return np.asarray(upper - np.exp(epsilons) * lower)
 
 
-def _one_pessimistic(leaf: Any, relation: Relation, interval: float) -> Any:
-    if isinstance(leaf, LaplaceDpEvent):
+def _one_pessimistic(leaf: Leaf, relation: Relation, interval: float) -> Any:
+    if isinstance(leaf, LaplaceEvent):
         return laplace.pessimistic(pure(leaf, relation), interval)
     q, sigma = parameters(leaf)
-    if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
+    if isinstance(leaf, SampledWithoutReplacementEvent):
         return fixed_size.pessimistic(q, sigma, interval)
     return poisson.pessimistic(q, sigma, relation, interval)
 
@@ -211,7 +217,7 @@ def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
 
 
 def _renyi_curve(
-    gaussians: Leaves, epsilon_deltas: Leaves, relation: Relation, orders: tuple[float, ...]
+    gaussians: Leaves, epsilon_deltas: approximate.Own, relation: Relation, orders: tuple[float, ...]
 ) -> Array | None:
     accountant = _renyi(gaussians, relation, orders)
     if accountant is None:
@@ -228,18 +234,18 @@ def _renyi(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Rdp
     """
     accountant = RdpAccountant(orders, _RELATIONS[relation])
     for leaf, count in leaves:
-        if isinstance(leaf, LaplaceDpEvent):
-            accountant.compose(LaplaceDpEvent(leaf.noise_multiplier / sensitivity(relation)), count)
+        if isinstance(leaf, LaplaceEvent):
+            accountant.compose(dp_event.LaplaceDpEvent(leaf.noise_multiplier / sensitivity(relation)), count)
             continue
-        if isinstance(leaf, ZCDpEvent):
-            accountant.compose(ZCDpEvent(leaf.rho * sensitivity(relation) ** 2), count)
+        if isinstance(leaf, ZcdpEvent):
+            accountant.compose(dp_event.ZCDpEvent(leaf.rho * sensitivity(relation) ** 2), count)
             continue
         q, sigma = parameters(leaf)
         step = dp_event.GaussianDpEvent(sigma / sensitivity(relation))
-        if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
+        if isinstance(leaf, SampledWithoutReplacementEvent):
             if relation != "replace_one":
                 return None
-            step = dp_event.SampledWithoutReplacementDpEvent(leaf.source_dataset_size, leaf.sample_size, step)
+            step = dp_event.SampledWithoutReplacementDpEvent(leaf.population, leaf.batch, step)
         elif q < 1:
             if relation != "add_or_remove":
                 return None

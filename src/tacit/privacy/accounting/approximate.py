@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 from scipy.special import expit, gammaln, log_expit, ndtri
 
 from tacit.errors import AccountingError
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, Leaves
+from tacit.privacy.accounting.events import EpsilonDeltaEvent, Leaves
 
 Array = NDArray[np.float64]
 
 MAX_ATOMS = 2**16
+Own = tuple[tuple[EpsilonDeltaEvent, int], ...]
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,18 @@ class Responses:
         return (delta - self.own) / (1 - self.own)
 
 
-def split(leaves: Leaves) -> tuple[Leaves, Leaves]:
+def own(leaves: Leaves) -> Own:
+    """The mechanisms with a proof of their own."""
+    return tuple((leaf, count) for leaf, count in leaves if isinstance(leaf, EpsilonDeltaEvent))
+
+
+def split(leaves: Leaves) -> tuple[Own, Leaves]:
     """(the mechanisms with a proof of their own, the others)."""
-    epsilon_deltas = tuple(item for item in leaves if isinstance(item[0], EpsilonDeltaDpEvent))
-    return epsilon_deltas, tuple(item for item in leaves if item not in epsilon_deltas)
+    return own(leaves), tuple(item for item in leaves if not isinstance(item[0], EpsilonDeltaEvent))
 
 
 @lru_cache(maxsize=64)
-def compose(leaves: Leaves) -> Responses:
+def compose(leaves: Own) -> Responses:
     """The composition of mechanisms with (epsilon, delta) proofs of their own; that of none has the loss 0.
 
     Raises:
@@ -106,16 +111,16 @@ def compose(leaves: Leaves) -> Responses:
 
 def own_delta(leaves: Leaves) -> float:
     """r, below which nothing is promised; 0 where no mechanism has a proof of its own with a delta."""
-    return _own_delta(split(leaves)[0])
+    return _own_delta(own(leaves))
 
 
-def _own_delta(leaves: Leaves) -> float:
+def _own_delta(leaves: Own) -> float:
     if len(leaves) == 1 and leaves[0][1] == 1:
         return float(leaves[0][0].delta)
     return -math.expm1(math.fsum(count * math.log1p(-leaf.delta) for leaf, count in leaves))
 
 
-def epsilon(leaves: Leaves, delta: float) -> float:
+def epsilon(leaves: Own, delta: float) -> float:
     """The smallest epsilon >= 0 that holds at delta, for these mechanisms alone: exactly one end of a linear piece.
 
     Raises:
@@ -133,24 +138,24 @@ def epsilon(leaves: Leaves, delta: float) -> float:
     return float(min(max(value, 0.0) * (1 + 1e-14) + responses.rounding, responses.losses[-1]))
 
 
-def delta(leaves: Leaves, epsilon: float | Array) -> Array:
+def delta(leaves: Own, epsilon: float | Array) -> Array:
     """The smallest delta that holds at each epsilon >= 0, for these mechanisms alone: at least their own."""
     responses = compose(leaves)
     return np.asarray(responses.own + (1 - responses.own) * (1 + responses.rounding) * responses.profile(epsilon))
 
 
-def require(own: float, delta: float) -> None:
+def require(least: float, delta: float) -> None:
     """Raise an AccountingError where delta is below the one that the mechanisms' own proofs leave."""
-    if delta < own:
+    if delta < least:
         raise AccountingError(
             "delta is below that of the mechanism's own proof",
             where="accounting",
-            expected=f"delta >= {own:g}",
+            expected=f"delta >= {least:g}",
             remedy="choose a larger delta, or give the mechanism a smaller one",
         )
 
 
-def pessimistic(leaves: Leaves, interval: float) -> Any:
+def pessimistic(leaves: Own, interval: float) -> Any:
     """Their privacy loss distribution on a grid of losses, composed by `dp_accounting`; its delta is an upper bound.
 
     Each answer's mass is split between the two grid values beside its loss so that both distributions of the pair keep
@@ -176,19 +181,19 @@ def pessimistic(leaves: Leaves, interval: float) -> Any:
     return total
 
 
-def variance(leaves: Leaves) -> float:
+def variance(leaves: Own) -> float:
     """Variance of the sum of the answers' losses."""
     return float(
         sum(count * 4 * leaf.epsilon**2 * expit(leaf.epsilon) * expit(-leaf.epsilon) for leaf, count in leaves)
     )
 
 
-def width(leaves: Leaves) -> float:
+def width(leaves: Own) -> float:
     """Distance of the largest sum of the answers' losses from the smallest."""
     return math.fsum(2 * count * leaf.epsilon for leaf, count in leaves)
 
 
-def grid_interval(leaves: Leaves) -> float:
+def grid_interval(leaves: Own) -> float:
     """A grid for these mechanisms alone: epsilon itself for one kind, which is exact, else fine beside the spread."""
     kinds = {leaf.epsilon for leaf, _ in leaves if leaf.epsilon > 0}
     if len(kinds) <= 1:
@@ -198,7 +203,7 @@ def grid_interval(leaves: Leaves) -> float:
     return max(fine, width(leaves) / 2**22)
 
 
-def mu(leaves: Leaves) -> float:
+def mu(leaves: Own) -> float:
     """The mu for which they compose to no less than mu-GDP at every epsilon; inf unless all of their deltas are 0.
 
     Exact for one: the trade-off curve of randomised response has its corner at p = 1 / (1 + e^epsilon), where the
@@ -210,7 +215,7 @@ def mu(leaves: Leaves) -> float:
     return 2 * math.sqrt(math.fsum(count * float(ndtri(expit(-leaf.epsilon))) ** 2 for leaf, count in leaves))
 
 
-def renyi(leaves: Leaves, order: float) -> float:
+def renyi(leaves: Own, order: float) -> float:
     """The Renyi divergence of their answers, given that no bit is revealed; that of the whole is inf with a delta."""
     total = 0.0
     for leaf, count in leaves:

@@ -1,7 +1,7 @@
-"""Events of which a Renyi curve alone is known (`ZCDpEvent`), and whatever is composed with them: no loss distribution.
+"""Events of which a Renyi curve alone is known (`ZcdpEvent`), and whatever is composed with them: no loss distribution.
 
 An event tree that holds one is accounted for by the sum of the Renyi divergences R(a) of all its leaves at each order
-a > 1, which adaptive composition keeps (Mironov, 2017, arXiv 1702.07476): rho a for `ZCDpEvent`, a / (2 sigma^2) for a
+a > 1, which adaptive composition keeps (Mironov, 2017, arXiv 1702.07476): rho a for `ZcdpEvent`, a / (2 sigma^2) for a
 Gaussian, the closed form for Laplace, shifts doubled (rho four times) under `replace_one`. It is then
 (epsilon, delta)-DP with, for every order (Canonne, Kamath & Steinke, 2020, arXiv 2004.00010, Proposition 12),
 
@@ -17,13 +17,13 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from dp_accounting.dp_event import LaplaceDpEvent, ZCDpEvent
+from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
 from tacit.privacy.accounting import laplace
-from tacit.privacy.accounting.events import Leaves, rho
+from tacit.privacy.accounting.events import LaplaceEvent, Leaves, rho
 from tacit.units import Relation
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:
     """
     far = 1.0 if relation == "add_or_remove" else 2.0
     total = far**2 * math.fsum(
-        count * (0.5 / leaf.noise_multiplier**2 if isinstance(leaf, LaplaceDpEvent) else rho(leaf))
+        count * (0.5 / leaf.noise_multiplier**2 if isinstance(leaf, LaplaceEvent) else rho(leaf))
         for leaf, count in leaves
     )
     return total + 2 * math.sqrt(total * math.log(1 / delta))
@@ -89,7 +89,7 @@ def _curve(leaves: Leaves, relation: Relation, order: float) -> float:
     far = 1.0 if relation == "add_or_remove" else 2.0
     total = 0.0
     for leaf, count in leaves:
-        if isinstance(leaf, LaplaceDpEvent):
+        if isinstance(leaf, LaplaceEvent):
             total += count * float(laplace.renyi(far / leaf.noise_multiplier, order))
         else:
             total += count * far**2 * rho(leaf) * order
@@ -101,8 +101,8 @@ def _accountant(leaves: Leaves, relation: Relation) -> RdpAccountant:
     far = 1.0 if relation == "add_or_remove" else 2.0
     accountant = RdpAccountant(_ORDERS)
     for leaf, count in leaves:
-        if isinstance(leaf, LaplaceDpEvent):
-            accountant.compose(LaplaceDpEvent(leaf.noise_multiplier / far), count)
+        if isinstance(leaf, LaplaceEvent):
+            accountant.compose(dp_event.LaplaceDpEvent(leaf.noise_multiplier / far), count)
         else:
-            accountant.compose(ZCDpEvent(far**2 * rho(leaf)), count)
+            accountant.compose(dp_event.ZCDpEvent(far**2 * rho(leaf)), count)
     return accountant

@@ -1,39 +1,38 @@
 """Privacy events as data: a closed whitelist of events, their canonical list, and their JSON form.
 
-An event holds the parameters that are necessary and sufficient to account for a mechanism. All but
-`EpsilonDeltaDpEvent` and `SelectionDpEvent` are `dp_accounting`'s. Only these exist here; whatever else arrives, from a
-file or from a caller, is refused:
+An event holds the parameters that are necessary and sufficient to account for a mechanism. Only these exist here;
+whatever else arrives, from a file or from a caller, is refused:
 
 | event | JSON `kind` | parameters |
 |---|---|---|
-| `GaussianDpEvent` | `gaussian` | `noise_multiplier`: noise standard deviation / clip of one unit's contribution |
-| `PoissonSampledDpEvent(GaussianDpEvent)` | `poisson_sampled` | `rate`, `event` |
-| `SampledWithoutReplacementDpEvent(GaussianDpEvent)` | `sampled_without_replacement` | `population`, `batch`, `event` |
-| `SelfComposedDpEvent` | `self_composed` | `count`, `event` |
-| `ComposedDpEvent` | `composed` | `events` |
-| `NonPrivateDpEvent` | `non_private` | none |
-| `EpsilonDeltaDpEvent` | `epsilon_delta` | `epsilon`, `delta` |
-| `LaplaceDpEvent` | `laplace` | `noise_multiplier`: scale of the noise / largest absolute value of one unit's number |
-| `ZCDpEvent` | `zcdp` | `rho`: Renyi divergence / order, for neighbours that are one clip apart; no `xi` |
-| `SelectionDpEvent` | `selection` | `candidates`: their events; `stop`, `law`: how often one of them is run |
+| `GaussianEvent` | `gaussian` | `noise_multiplier`: noise standard deviation / clip of one unit's contribution |
+| `PoissonSampledEvent` | `poisson_sampled` | `rate`, `event` |
+| `SampledWithoutReplacementEvent` | `sampled_without_replacement` | `population`, `batch`, `event` |
+| `SelfComposedEvent` | `self_composed` | `count`, `event` |
+| `ComposedEvent` | `composed` | `events` |
+| `NonPrivateEvent` | `non_private` | none |
+| `EpsilonDeltaEvent` | `epsilon_delta` | `epsilon`, `delta` |
+| `LaplaceEvent` | `laplace` | `noise_multiplier`: scale of the noise / largest absolute value of one unit's number |
+| `ZcdpEvent` | `zcdp` | `rho`: Renyi divergence / order, for neighbours that are one clip apart |
+| `SelectionEvent` | `selection` | `candidates`: their events; `stop`, `law`: how often one of them is run |
 
 One Laplace event is one number; a vector is as many as it has coordinates. Under `replace_one` neighbours are two clips
-apart: the Laplace mechanism is then 2 / noise_multiplier-DP, and the rho of a `ZCDpEvent` counts four times, as that of
+apart: the Laplace mechanism is then 2 / noise_multiplier-DP, and the rho of a `ZcdpEvent` counts four times, as that of
 noise whose Renyi divergence grows with the square of the shift.
 
 A sample without replacement is of exactly `batch` out of `population` slots, uniformly; its noise multiplier is, as
 everywhere in this library, the standard deviation over the clip of one unit's contribution.
+
+The names are those of `dp_accounting`'s events. They are tacit's own classes, since a plan states its events and the
+import of `dp_accounting` takes longer than everything else that a plan needs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
-
-from dp_accounting import dp_event
-from dp_accounting.dp_event import ComposedDpEvent, DpEvent, LaplaceDpEvent, SelfComposedDpEvent, ZCDpEvent
 
 from tacit.errors import AccountingError
 
@@ -46,19 +45,39 @@ MAX_POPULATION = 10**12
 MIN_EPSILON, MAX_EPSILON = 1e-6, 500.0
 MIN_RHO, MAX_RHO = 0.5 / MAX_NOISE**2, 0.5 / MIN_NOISE**2
 
-Leaves = tuple[tuple[DpEvent, int], ...]
-
 Law = Literal["logarithmic", "geometric"]
 """Of how often a selection runs: truncated negative binomial laws of shape 0 and 1 (arXiv 2110.03620, Definition 1)."""
 MAX_STOP, MAX_CANDIDATES = 10_000, 1_000
-KINDS = (
-    *("gaussian", "poisson_sampled", "sampled_without_replacement", "self_composed", "composed", "non_private"),
-    *("epsilon_delta", "laplace", "zcdp", "selection"),
-)
 
 
 @dataclass(frozen=True)
-class EpsilonDeltaDpEvent(DpEvent):  # type: ignore[misc]
+class NonPrivateEvent:
+    """A mechanism without privacy."""
+
+
+@dataclass(frozen=True)
+class GaussianEvent:
+    """One sum over every unit, with Gaussian noise."""
+
+    noise_multiplier: float
+
+
+@dataclass(frozen=True)
+class LaplaceEvent:
+    """One number over every unit, with Laplace noise."""
+
+    noise_multiplier: float
+
+
+@dataclass(frozen=True)
+class ZcdpEvent:
+    """A mechanism whose Renyi divergence of each order is at most rho times the order."""
+
+    rho: float
+
+
+@dataclass(frozen=True)
+class EpsilonDeltaEvent:
     """A mechanism that is (epsilon, delta)-differentially private by a proof of its own, and more is not known of it.
 
     Guarantee: none of its own; the proof page of the mechanism has to give it for the unit's relation.
@@ -74,7 +93,24 @@ class EpsilonDeltaDpEvent(DpEvent):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class SelectionDpEvent(DpEvent):  # type: ignore[misc]
+class PoissonSampledEvent:
+    """A Gaussian sum over a sample of units, each of which is in it independently with probability `rate`."""
+
+    rate: float
+    event: GaussianEvent
+
+
+@dataclass(frozen=True)
+class SampledWithoutReplacementEvent:
+    """A Gaussian sum over `batch` slots that are drawn uniformly from `population`."""
+
+    population: int
+    batch: int
+    event: GaussianEvent
+
+
+@dataclass(frozen=True)
+class SelectionEvent:
     """The best of a random number K of runs, each of a candidate that is drawn uniformly; K stays secret.
 
     Source: Papernot & Steinke, 2022, arXiv 2110.03620.
@@ -90,7 +126,56 @@ class SelectionDpEvent(DpEvent):  # type: ignore[misc]
     law: Law
 
 
-def flatten(event: DpEvent) -> Leaves:
+@dataclass(frozen=True)
+class SelfComposedEvent:
+    """The same event `count` times, each chosen by what came before."""
+
+    event: Event
+    count: int
+
+
+@dataclass(frozen=True)
+class ComposedEvent:
+    """Several events one after another, each chosen by what came before."""
+
+    events: Sequence[Event]
+
+
+Leaf = (
+    NonPrivateEvent
+    | GaussianEvent
+    | LaplaceEvent
+    | ZcdpEvent
+    | EpsilonDeltaEvent
+    | PoissonSampledEvent
+    | SampledWithoutReplacementEvent
+    | SelectionEvent
+)
+"""An event that is no composition."""
+Event = Leaf | SelfComposedEvent | ComposedEvent
+Leaves = tuple[tuple[Leaf, int], ...]
+
+_KINDS: Mapping[str, type[Event]] = {
+    "gaussian": GaussianEvent,
+    "poisson_sampled": PoissonSampledEvent,
+    "sampled_without_replacement": SampledWithoutReplacementEvent,
+    "self_composed": SelfComposedEvent,
+    "composed": ComposedEvent,
+    "non_private": NonPrivateEvent,
+    "epsilon_delta": EpsilonDeltaEvent,
+    "laplace": LaplaceEvent,
+    "zcdp": ZcdpEvent,
+    "selection": SelectionEvent,
+}
+KINDS = tuple(_KINDS)
+
+
+def expected_runs(stop: int, law: Law) -> float:
+    """E[K] of a selection: `stop` for the geometric law, (stop - 1) / log(stop) for the logarithmic one."""
+    return float(stop) if law == "geometric" else (stop - 1) / math.log(stop)
+
+
+def flatten(event: Event) -> Leaves:
     """The canonical `(leaf event, count)` list: each leaf once, sorted, so that accountants compose each kind once.
 
     A Poisson sample of rate 1 and a sample of all slots are the plain Gaussian; noise 0 is no privacy at all. Order and
@@ -100,23 +185,23 @@ def flatten(event: DpEvent) -> Leaves:
     Raises:
         AccountingError: the event, or one inside it, is of no whitelisted kind or has an invalid parameter.
     """
-    counts: dict[DpEvent, int] = {}
+    counts: dict[Leaf, int] = {}
     _walk(event, 1, counts, 0, [0])
     if sum(counts.values()) > MAX_COUNT:
         raise refused("an event of more steps than accountants can resolve", f"at most {MAX_COUNT} steps in all")
     return tuple(sorted(counts.items(), key=lambda item: _sort_key(item[0])))
 
 
-def parallel(events: Sequence[DpEvent]) -> DpEvent:
+def parallel(events: Sequence[Event]) -> Event:
     """One Gaussian that dominates each of several events that are run on disjoint sets of units (parallel composition).
 
     Guarantee: for both relations, and also where the set that a replaced unit falls into depends on its own records:
     then each of two sets sees one unit come or go, one clip apart rather than two, and with s the noise multipliers
     sqrt(1/s_A^2 + 1/s_B^2) <= 2 max(1/s_A, 1/s_B) (`proofs/fixed_size_sampling.md`). The events may be run adaptively
-    and interleaved. With a `ZCDpEvent` among them it is a `ZCDpEvent`, by rho_A + rho_B <= 4 max(rho_A, rho_B).
+    and interleaved. With a `ZcdpEvent` among them it is a `ZcdpEvent`, by rho_A + rho_B <= 4 max(rho_A, rho_B).
 
     Args:
-        events: at least one; each composes to plain Gaussians and `ZCDpEvent`s.
+        events: at least one; each composes to plain Gaussians and `ZcdpEvent`s.
 
     Raises:
         AccountingError: there are no events, or one holds a step that is sampled or of another kind.
@@ -124,37 +209,40 @@ def parallel(events: Sequence[DpEvent]) -> DpEvent:
     precisions, gaussian = [], True
     for event in events:
         leaves = flatten(event)
-        if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
-            return dp_event.NonPrivateDpEvent()
-        if not leaves or not all(isinstance(leaf, dp_event.GaussianDpEvent | ZCDpEvent) for leaf, _ in leaves):
+        if any(isinstance(leaf, NonPrivateEvent) for leaf, _ in leaves):
+            return NonPrivateEvent()
+        if not leaves or not all(isinstance(leaf, GaussianEvent | ZcdpEvent) for leaf, _ in leaves):
             raise refused("a parallel composition of other than plain Gaussian steps", "Gaussian steps in every set")
-        gaussian = gaussian and all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf, _ in leaves)
+        gaussian = gaussian and all(isinstance(leaf, GaussianEvent) for leaf, _ in leaves)
         precisions.append(math.fsum(count * 2 * rho(leaf) for leaf, count in leaves))
     if not precisions:
         raise refused("a parallel composition of nothing", "at least one event")
     largest = max(precisions)
-    return dp_event.GaussianDpEvent(1 / math.sqrt(largest)) if gaussian else ZCDpEvent(largest / 2)
+    return GaussianEvent(1 / math.sqrt(largest)) if gaussian else ZcdpEvent(largest / 2)
 
 
-def rho(leaf: DpEvent) -> float:
-    """Renyi divergence / order of a plain Gaussian or a `ZCDpEvent`, for neighbours that are one clip apart."""
-    return float(leaf.rho) if isinstance(leaf, ZCDpEvent) else 0.5 / float(leaf.noise_multiplier) ** 2
+def rho(leaf: Leaf) -> float:
+    """Renyi divergence / order of a plain Gaussian or a `ZcdpEvent`, for neighbours that are one clip apart."""
+    if isinstance(leaf, ZcdpEvent):
+        return float(leaf.rho)
+    assert isinstance(leaf, GaussianEvent)  # of no other the divergence grows in proportion to the order
+    return 0.5 / float(leaf.noise_multiplier) ** 2
 
 
-def _sort_key(leaf: DpEvent) -> tuple[float, ...]:
-    if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
-        return (3, leaf.sample_size / leaf.source_dataset_size, leaf.event.noise_multiplier, leaf.source_dataset_size)
-    if isinstance(leaf, EpsilonDeltaDpEvent):
+def _sort_key(leaf: Leaf) -> tuple[float, ...]:
+    if isinstance(leaf, SampledWithoutReplacementEvent):
+        return (3, leaf.batch / leaf.population, leaf.event.noise_multiplier, leaf.population)
+    if isinstance(leaf, EpsilonDeltaEvent):
         return (4, leaf.epsilon, leaf.delta)
-    if isinstance(leaf, LaplaceDpEvent):
+    if isinstance(leaf, LaplaceEvent):
         return (5, leaf.noise_multiplier)
-    if isinstance(leaf, ZCDpEvent):
+    if isinstance(leaf, ZcdpEvent):
         return (6, leaf.rho)
-    if isinstance(leaf, SelectionDpEvent):
+    if isinstance(leaf, SelectionEvent):
         return (7, leaf.stop, leaf.law == "geometric", *(x for run in leaf.candidates for x in _list_key(run)))
-    if isinstance(leaf, dp_event.PoissonSampledDpEvent):
-        return (1, leaf.sampling_probability, leaf.event.noise_multiplier)
-    if isinstance(leaf, dp_event.GaussianDpEvent):
+    if isinstance(leaf, PoissonSampledEvent):
+        return (1, leaf.rate, leaf.event.noise_multiplier)
+    if isinstance(leaf, GaussianEvent):
         return (0, 1, leaf.noise_multiplier)
     return (2, 0, 0)
 
@@ -163,70 +251,56 @@ def _list_key(leaves: Leaves) -> tuple[float, ...]:
     return (len(leaves), *(x for leaf, count in leaves for x in (*_sort_key(leaf), count)))
 
 
-def _walk(event: DpEvent, count: int, counts: dict[DpEvent, int], depth: int, nodes: list[int]) -> None:
+def _walk(event: Event, count: int, counts: dict[Leaf, int], depth: int, nodes: list[int]) -> None:
     limit(depth, nodes)
-    if isinstance(event, ComposedDpEvent):
+    if isinstance(event, ComposedEvent):
         for inner in event.events:
             _walk(inner, count, counts, depth + 1, nodes)
-    elif isinstance(event, SelfComposedDpEvent):
+    elif isinstance(event, SelfComposedEvent):
         _walk(event.event, count * whole(event.count, "count"), counts, depth + 1, nodes)
     else:
         leaf = _leaf(event)
         counts[leaf] = counts.get(leaf, 0) + count
 
 
-def _leaf(event: DpEvent) -> DpEvent:
-    if isinstance(event, dp_event.NonPrivateDpEvent):
-        return event
-    if isinstance(event, dp_event.GaussianDpEvent):
-        sigma = noise(event.noise_multiplier)
-        return dp_event.GaussianDpEvent(sigma) if sigma else dp_event.NonPrivateDpEvent()
-    if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(event.event, dp_event.GaussianDpEvent):
-        rate = real(event.sampling_probability, "rate", MIN_RATE, 1.0)
-        inner = _leaf(event.event)
-        return (
-            inner
-            if rate == 1.0 or isinstance(inner, dp_event.NonPrivateDpEvent)
-            else dp_event.PoissonSampledDpEvent(rate, inner)
-        )
-    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent) and isinstance(
-        event.event, dp_event.GaussianDpEvent
-    ):
-        population = whole(event.source_dataset_size, "population", MAX_POPULATION)
-        batch = whole(event.sample_size, "batch", population)
-        inner = _leaf(event.event)
-        return (
-            inner
-            if batch == population or isinstance(inner, dp_event.NonPrivateDpEvent)
-            else dp_event.SampledWithoutReplacementDpEvent(population, batch, inner)
-        )
-    if isinstance(event, EpsilonDeltaDpEvent):
-        return EpsilonDeltaDpEvent(*epsilon_delta(event.epsilon, event.delta))
-    if isinstance(event, LaplaceDpEvent):
-        scale = noise(event.noise_multiplier)
-        return LaplaceDpEvent(scale) if scale else dp_event.NonPrivateDpEvent()
-    if isinstance(event, ZCDpEvent):
-        if event.xi != 0:
-            raise refused("a concentrated event whose xi is not 0", "rho alone")
-        return ZCDpEvent(real(event.rho, "rho", MIN_RHO, MAX_RHO))
-    if isinstance(event, SelectionDpEvent):
-        return _selection(event)
+def _leaf(event: Leaf) -> Leaf:
+    match event:
+        case NonPrivateEvent():
+            return event
+        case GaussianEvent(sigma):
+            return GaussianEvent(noise(sigma)) if noise(sigma) else NonPrivateEvent()
+        case LaplaceEvent(scale):
+            return LaplaceEvent(noise(scale)) if noise(scale) else NonPrivateEvent()
+        case ZcdpEvent(rho):
+            return ZcdpEvent(real(rho, "rho", MIN_RHO, MAX_RHO))
+        case EpsilonDeltaEvent(epsilon, delta):
+            return EpsilonDeltaEvent(*epsilon_delta(epsilon, delta))
+        case PoissonSampledEvent(rate, GaussianEvent() as gaussian):
+            rate, inner = real(rate, "rate", MIN_RATE, 1.0), _leaf(gaussian)
+            return PoissonSampledEvent(rate, inner) if rate < 1 and isinstance(inner, GaussianEvent) else inner
+        case SampledWithoutReplacementEvent(population, batch, GaussianEvent() as gaussian):
+            population, inner = whole(population, "population", MAX_POPULATION), _leaf(gaussian)
+            if whole(batch, "batch", population) < population and isinstance(inner, GaussianEvent):
+                return SampledWithoutReplacementEvent(population, batch, inner)
+            return inner
+        case SelectionEvent():
+            return _selection(event)
     raise refused(f"an event of the unknown kind {type(event).__name__}", "one of " + ", ".join(KINDS))
 
 
-def _selection(event: SelectionDpEvent) -> DpEvent:
+def _selection(event: SelectionEvent) -> Leaf:
     if event.law not in get_args(Law) or not 1 <= len(event.candidates) <= MAX_CANDIDATES:
         raise refused("a selection by an unknown law, or of no candidates", f"{get_args(Law)}, 1 to {MAX_CANDIDATES}")
     stop = whole(event.stop, "stop", MAX_STOP, least=2)
     candidates = set()
     for candidate in event.candidates:
-        leaves = flatten(ComposedDpEvent([SelfComposedDpEvent(leaf, count) for leaf, count in candidate]))
-        if any(isinstance(leaf, SelectionDpEvent) for leaf, _ in leaves) or not leaves:
+        leaves = flatten(_composed(candidate))
+        if any(isinstance(leaf, SelectionEvent) for leaf, _ in leaves) or not leaves:
             raise refused("a selection among selections, or of nothing", "the events of single runs")
-        if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
-            return dp_event.NonPrivateDpEvent()
+        if any(isinstance(leaf, NonPrivateEvent) for leaf, _ in leaves):
+            return NonPrivateEvent()
         candidates.add(leaves)
-    return SelectionDpEvent(tuple(sorted(candidates, key=_list_key)), stop, event.law)
+    return SelectionEvent(tuple(sorted(candidates, key=_list_key)), stop, event.law)
 
 
 def limit(depth: int, nodes: list[int]) -> None:
@@ -250,7 +324,7 @@ def real(value: object, name: str, low: float, high: float) -> float:
 
 
 def epsilon_delta(epsilon: object, delta: object) -> tuple[float, float]:
-    """The parameters of an `EpsilonDeltaDpEvent`."""
+    """The parameters of an `EpsilonDeltaEvent`."""
     number = real(delta, "delta", 0.0, 1.0)
     if number == 1.0:
         raise refused("an event whose delta promises nothing", "0 <= delta < 1")
@@ -274,21 +348,7 @@ def refused(what: str, expected: str) -> AccountingError:
 # The JSON form of events, as certificates hold it: only the whitelist above, every parameter checked.
 
 
-_KEYS: dict[str, set[str]] = {
-    "gaussian": {"noise_multiplier"},
-    "poisson_sampled": {"rate", "event"},
-    "sampled_without_replacement": {"population", "batch", "event"},
-    "self_composed": {"count", "event"},
-    "composed": {"events"},
-    "non_private": set(),
-    "epsilon_delta": {"epsilon", "delta"},
-    "laplace": {"noise_multiplier"},
-    "zcdp": {"rho"},
-    "selection": {"candidates", "stop", "law"},
-}
-
-
-def event_to_json(event: DpEvent) -> dict[str, Any]:
+def event_to_json(event: Event) -> dict[str, Any]:
     """The JSON form of an event; `event_from_json` is its inverse.
 
     Raises:
@@ -298,7 +358,7 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
     return _encode(event)
 
 
-def event_from_json(value: object) -> DpEvent:
+def event_from_json(value: object) -> Event:
     """The event that a JSON object describes, every parameter checked.
 
     Raises:
@@ -310,78 +370,53 @@ def event_from_json(value: object) -> DpEvent:
     return event
 
 
-def _encode(event: DpEvent) -> dict[str, Any]:
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return {"kind": "gaussian", "noise_multiplier": float(event.noise_multiplier)}
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return {
-            "kind": "poisson_sampled",
-            "rate": float(event.sampling_probability),
-            "event": _encode(event.event),
-        }
-    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
-        return {
-            "kind": "sampled_without_replacement",
-            "population": int(event.source_dataset_size),
-            "batch": int(event.sample_size),
-            "event": _encode(event.event),
-        }
-    if isinstance(event, EpsilonDeltaDpEvent):
-        return {"kind": "epsilon_delta", "epsilon": float(event.epsilon), "delta": float(event.delta)}
-    if isinstance(event, LaplaceDpEvent):
-        return {"kind": "laplace", "noise_multiplier": float(event.noise_multiplier)}
-    if isinstance(event, ZCDpEvent):
-        return {"kind": "zcdp", "rho": float(event.rho)}
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return {"kind": "self_composed", "count": int(event.count), "event": _encode(event.event)}
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return {"kind": "composed", "events": [_encode(inner) for inner in event.events]}
-    if isinstance(event, SelectionDpEvent):
-        candidates = [_encode(_composed(candidate)) for candidate in event.candidates]
-        return {"kind": "selection", "candidates": candidates, "stop": int(event.stop), "law": event.law}
-    return {"kind": "non_private"}
+def _encode(event: Event) -> dict[str, Any]:
+    match event:
+        case GaussianEvent(sigma):
+            return {"kind": "gaussian", "noise_multiplier": float(sigma)}
+        case PoissonSampledEvent(rate, inner):
+            return {"kind": "poisson_sampled", "rate": float(rate), "event": _encode(inner)}
+        case SampledWithoutReplacementEvent(population, batch, inner):
+            sampled = {"population": population, "batch": batch, "event": _encode(inner)}
+            return {"kind": "sampled_without_replacement", **sampled}
+        case EpsilonDeltaEvent(epsilon, delta):
+            return {"kind": "epsilon_delta", "epsilon": float(epsilon), "delta": float(delta)}
+        case LaplaceEvent(scale):
+            return {"kind": "laplace", "noise_multiplier": float(scale)}
+        case ZcdpEvent(rho):
+            return {"kind": "zcdp", "rho": float(rho)}
+        case SelfComposedEvent(inner, count):
+            return {"kind": "self_composed", "count": count, "event": _encode(inner)}
+        case ComposedEvent(events):
+            return {"kind": "composed", "events": [_encode(inner) for inner in events]}
+        case SelectionEvent(candidates, stop, law):
+            runs = [_encode(_composed(candidate)) for candidate in candidates]
+            return {"kind": "selection", "candidates": runs, "stop": stop, "law": law}
+        case NonPrivateEvent():
+            return {"kind": "non_private"}
 
 
-def _composed(leaves: Leaves) -> DpEvent:
-    return dp_event.ComposedDpEvent([dp_event.SelfComposedDpEvent(leaf, count) for leaf, count in leaves])
+def _composed(leaves: Leaves) -> ComposedEvent:
+    return ComposedEvent([SelfComposedEvent(leaf, count) for leaf, count in leaves])
 
 
-def _decode(value: object, depth: int, nodes: list[int]) -> DpEvent:
+def _decode(value: object, depth: int, nodes: list[int]) -> Event:
     limit(depth, nodes)
     if not isinstance(value, Mapping):
         raise refused("an event that is no JSON object", "an object with the key 'kind'")
     kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in _KEYS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise refused("an event of an unknown kind", "one of " + ", ".join(KINDS))
-    if set(value) != _KEYS[kind] | {"kind"}:
-        raise refused(f"a {kind} event with missing or unknown keys", f"exactly {sorted(_KEYS[kind] | {'kind'})}")
-    if kind == "gaussian":
-        return dp_event.GaussianDpEvent(noise(value["noise_multiplier"]))
-    if kind == "poisson_sampled":
-        rate = real(value["rate"], "rate", MIN_RATE, 1.0)
-        return dp_event.PoissonSampledDpEvent(rate, _decode(value["event"], depth + 1, nodes))
-    if kind == "sampled_without_replacement":
-        population = whole(value["population"], "population", MAX_POPULATION)
-        batch = whole(value["batch"], "batch", population)
-        return dp_event.SampledWithoutReplacementDpEvent(population, batch, _decode(value["event"], depth + 1, nodes))
-    if kind == "epsilon_delta":
-        return EpsilonDeltaDpEvent(*epsilon_delta(value["epsilon"], value["delta"]))
-    if kind == "laplace":
-        return LaplaceDpEvent(noise(value["noise_multiplier"]))
-    if kind == "zcdp":
-        return ZCDpEvent(real(value["rho"], "rho", MIN_RHO, MAX_RHO))
-    if kind == "self_composed":
-        count = whole(value["count"], "count")
-        return dp_event.SelfComposedDpEvent(_decode(value["event"], depth + 1, nodes), count)
-    if kind == "composed":
-        events = value["events"]
-        if not isinstance(events, list | tuple):
-            raise refused("a composed event whose events are no list", "a list of events")
-        return dp_event.ComposedDpEvent([_decode(inner, depth + 1, nodes) for inner in events])
-    if kind == "selection":
-        candidates = value["candidates"]
-        if not isinstance(candidates, list | tuple):
-            raise refused("a selection whose candidates are no list", "a list of events")
-        candidate_leaves = tuple(flatten(_decode(inner, depth + 1, nodes)) for inner in candidates)
-        return SelectionDpEvent(candidate_leaves, value["stop"], value["law"])
-    return dp_event.NonPrivateDpEvent()
+    keys = {field.name for field in fields(_KINDS[kind])} | {"kind"}
+    if set(value) != keys:
+        raise refused(f"a {kind} event with missing or unknown keys", f"exactly {sorted(keys)}")
+    members: dict[str, Any] = {name: value[name] for name in keys - {"kind"}}
+    if "event" in members:
+        members["event"] = _decode(members["event"], depth + 1, nodes)
+    for several in {"events", "candidates"} & set(members):
+        if not isinstance(members[several], list | tuple):
+            raise refused(f"a {kind} event whose {several} are no list", "a list of events")
+        members[several] = [_decode(inner, depth + 1, nodes) for inner in members[several]]
+    if "candidates" in members:
+        members["candidates"] = tuple(flatten(candidate) for candidate in members["candidates"])
+    return _KINDS[kind](**members)  # `flatten` checks every number

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event
-from dp_accounting.dp_event import LaplaceDpEvent
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from tacit.privacy.accounting import fixed_size, laplace, poisson
-from tacit.privacy.accounting.events import Leaves
+from tacit.privacy.accounting.events import LaplaceEvent, Leaf, Leaves, SampledWithoutReplacementEvent
 from tacit.privacy.accounting.steps import MAX_GRID, merged, parameters, pure, spacing
 from tacit.units import Relation
 
@@ -65,7 +62,7 @@ def estimate(leaves: Leaves, relation: Relation) -> tuple[LossGrid, ...]:
     """
     together = merged(leaves)
     one_sided = relation == "replace_one" or all(
-        isinstance(leaf, LaplaceDpEvent) or parameters(leaf)[0] == 1 for leaf, _ in together
+        isinstance(leaf, LaplaceEvent) or parameters(leaf)[0] == 1 for leaf, _ in together
     )
     directions = (False,) if one_sided else (False, True)
     return tuple(_compose(together, relation, swapped) for swapped in directions)
@@ -91,11 +88,11 @@ def _compose(leaves: Leaves, relation: Relation, swapped: bool) -> LossGrid:
     return LossGrid((start + np.arange(size, dtype=np.float64)) * width, np.asarray(total, np.float64))
 
 
-def _step(leaf: Any, relation: Relation, swapped: bool) -> tuple[Array, Array]:
+def _step(leaf: Leaf, relation: Relation, swapped: bool) -> tuple[Array, Array]:
     """Losses and masses of one step."""
-    if isinstance(leaf, LaplaceDpEvent):
+    if isinstance(leaf, LaplaceEvent):
         return laplace.losses(pure(leaf, relation))
-    if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
+    if isinstance(leaf, SampledWithoutReplacementEvent):
         return fixed_size.losses(*parameters(leaf))
     return poisson.losses(*parameters(leaf), relation, swapped=swapped)
 

@@ -1,4 +1,4 @@
-"""The price of the best of a random number of runs (`SelectionDpEvent`), by its Renyi curve.
+"""The price of the best of a random number of runs (`SelectionEvent`), by its Renyi curve.
 
 Let every candidate, with its judgement, have Renyi divergence at most R(a) of order a > 1, in both directions: R is the
 largest of their curves, and so that of one run, whose candidate is drawn uniformly and made known. For K of the
@@ -20,8 +20,6 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from dp_accounting import dp_event
-from dp_accounting.dp_event import LaplaceDpEvent, ZCDpEvent
 from dp_accounting.rdp import compute_epsilon
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
@@ -29,7 +27,18 @@ from scipy.special import logsumexp
 
 from tacit.privacy.accounting import accountants, approximate, laplace
 from tacit.privacy.accounting.concentrated import ROUNDING, log_delta
-from tacit.privacy.accounting.events import Law, Leaves, SelectionDpEvent, rho
+from tacit.privacy.accounting.events import (
+    GaussianEvent,
+    LaplaceEvent,
+    Law,
+    Leaf,
+    Leaves,
+    PoissonSampledEvent,
+    SelectionEvent,
+    ZcdpEvent,
+    expected_runs,
+    rho,
+)
 from tacit.privacy.accounting.steps import parameters, sensitivity
 from tacit.units import Relation
 
@@ -45,11 +54,6 @@ _WHOLE = tuple(float(order) for order in (*range(2, 65), 80, 96, 128, 192, 256, 
 _SIDE, _POINTS, _MOST_POINTS = 14.0, 60, 400_000
 """Of the quadrature: how many standard deviations it goes beyond the outermost centre, points in each of them, and how
 many at most; an order that needs more is left out."""
-
-
-def expected_runs(stop: int, law: Law) -> float:
-    """E[K]: `stop` for the geometric law, (stop - 1) / log(stop) for the logarithmic one."""
-    return float(stop) if law == "geometric" else (stop - 1) / math.log(stop)
 
 
 def epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
@@ -120,8 +124,8 @@ def solved(leaves: Leaves, relation: Relation, delta: float) -> float:
     return max(smallest, 0.0) if alike else math.inf
 
 
-def _selection(leaf: object) -> SelectionDpEvent:
-    assert isinstance(leaf, SelectionDpEvent)  # the table has no other kinds beside it
+def _selection(leaf: Leaf) -> SelectionEvent:
+    assert isinstance(leaf, SelectionEvent)  # the table has no other kinds beside it
     return leaf
 
 
@@ -142,12 +146,12 @@ def _certified(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) ->
     return total
 
 
-def _worst(selection: SelectionDpEvent, relation: Relation, orders: tuple[float, ...]) -> Array:
+def _worst(selection: SelectionEvent, relation: Relation, orders: tuple[float, ...]) -> Array:
     """The largest of the candidates' curves at each order; inf where one has none."""
     return np.array([_single(selection, relation, order) for order in orders]) * (1 + ROUNDING)
 
 
-def _known(selection: SelectionDpEvent, relation: Relation, order: float) -> bool:
+def _known(selection: SelectionEvent, relation: Relation, order: float) -> bool:
     """Whether `dp_accounting` knows the same curve, at the whole order next to this one."""
     near = float(max(2, round(order)))
     curve = max(float(accountants.renyi_curve(run, relation, (near,))[0]) for run in selection.candidates)
@@ -169,19 +173,19 @@ def _smallest(at: Curve) -> tuple[float, float]:
     return value, 1 + math.exp(where)
 
 
-def _single(selection: SelectionDpEvent, relation: Relation, order: float) -> float:
+def _single(selection: SelectionEvent, relation: Relation, order: float) -> float:
     """The largest of the candidates' Renyi divergences of an order; inf where one has none."""
     return max(math.fsum(count * _leaf(leaf, relation, order) for leaf, count in run) for run in selection.candidates)
 
 
 @lru_cache(maxsize=16384)
-def _leaf(leaf: dp_event.DpEvent, relation: Relation, order: float) -> float:
+def _leaf(leaf: Leaf, relation: Relation, order: float) -> float:
     far = sensitivity(relation)
-    if isinstance(leaf, LaplaceDpEvent):
+    if isinstance(leaf, LaplaceEvent):
         return float(laplace.renyi(far / leaf.noise_multiplier, order))
-    if isinstance(leaf, ZCDpEvent | dp_event.GaussianDpEvent):
+    if isinstance(leaf, ZcdpEvent | GaussianEvent):
         return far**2 * rho(leaf) * order
-    if isinstance(leaf, dp_event.PoissonSampledDpEvent) and relation == "add_or_remove":
+    if isinstance(leaf, PoissonSampledEvent) and relation == "add_or_remove":
         return _sampled(*parameters(leaf), order)
     epsilon_deltas, rest = approximate.split(((leaf, 1),))
     return math.inf if rest or approximate.own_delta(epsilon_deltas) > 0 else approximate.renyi(epsilon_deltas, order)

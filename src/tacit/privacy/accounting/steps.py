@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event
-from dp_accounting.dp_event import LaplaceDpEvent
 
 from tacit.privacy.accounting import fixed_size, laplace
-from tacit.privacy.accounting.events import Leaves
+from tacit.privacy.accounting.events import (
+    GaussianEvent,
+    LaplaceEvent,
+    Leaf,
+    Leaves,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+)
 from tacit.units import Relation
 
 MAX_GRID = 2**20
@@ -26,24 +30,24 @@ def spacing(variance: float, steps: int, spread: float) -> float:
     return min(math.sqrt(12 * spread / steps), 1e-3) * math.sqrt(variance)
 
 
-def loss_std(leaf: Any, relation: Relation) -> float:
+def loss_std(leaf: Leaf, relation: Relation) -> float:
     """Standard deviation of one step's loss; for small rates q sqrt(exp(1/sigma^2) - 1), at most the Gaussian's."""
-    if isinstance(leaf, LaplaceDpEvent):
+    if isinstance(leaf, LaplaceEvent):
         return laplace.loss_std(pure(leaf, relation))
     q, sigma = parameters(leaf)
-    if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
+    if isinstance(leaf, SampledWithoutReplacementEvent):
         return fixed_size.loss_std(q, sigma)
     sigma = sigma / sensitivity(relation)
     exponent = min(1 / sigma**2, 80.0)
     return min(q * math.sqrt(math.expm1(exponent)), 1 / sigma)
 
 
-def width(leaf: Any, relation: Relation) -> float:
+def width(leaf: Leaf, relation: Relation) -> float:
     """Width of the losses of one step over ten standard deviations of noise on either side."""
-    if isinstance(leaf, LaplaceDpEvent):
+    if isinstance(leaf, LaplaceEvent):
         return 2 * pure(leaf, relation)
     q, sigma = parameters(leaf)
-    if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
+    if isinstance(leaf, SampledWithoutReplacementEvent):
         return fixed_size.width(q, sigma)
     sigma = sigma / sensitivity(relation)
     tilt = math.log(q) + 10 / sigma + 0.5 / sigma**2
@@ -52,27 +56,25 @@ def width(leaf: Any, relation: Relation) -> float:
 
 def merged(leaves: Leaves) -> Leaves:
     """Leaves with all plain Gaussians merged into the one Gaussian that they exactly compose to."""
-    plain = tuple(item for item in leaves if isinstance(item[0], dp_event.GaussianDpEvent))
-    rest = tuple(item for item in leaves if item not in plain)
-    if not plain:
-        return rest
-    precision = sum(count / leaf.noise_multiplier**2 for leaf, count in plain)
-    return ((dp_event.GaussianDpEvent(1 / math.sqrt(precision)), 1), *rest)
+    precision = sum(count / leaf.noise_multiplier**2 for leaf, count in leaves if isinstance(leaf, GaussianEvent))
+    rest = tuple(item for item in leaves if not isinstance(item[0], GaussianEvent))
+    return ((GaussianEvent(1 / math.sqrt(precision)), 1), *rest) if precision else rest
 
 
-def parameters(leaf: Any) -> tuple[float, float]:
-    """(rate, noise multiplier) of a leaf."""
-    if isinstance(leaf, dp_event.GaussianDpEvent):
+def parameters(leaf: Leaf) -> tuple[float, float]:
+    """(rate, noise multiplier) of a Gaussian leaf, sampled or not."""
+    if isinstance(leaf, GaussianEvent):
         return 1.0, float(leaf.noise_multiplier)
-    if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
-        return leaf.sample_size / leaf.source_dataset_size, float(leaf.event.noise_multiplier)
-    return float(leaf.sampling_probability), float(leaf.event.noise_multiplier)
+    if isinstance(leaf, SampledWithoutReplacementEvent):
+        return leaf.batch / leaf.population, float(leaf.event.noise_multiplier)
+    assert isinstance(leaf, PoissonSampledEvent)  # the table has no other kinds of Gaussians
+    return float(leaf.rate), float(leaf.event.noise_multiplier)
 
 
-def pure(leaf: LaplaceDpEvent, relation: Relation) -> float:
+def pure(leaf: LaplaceEvent, relation: Relation) -> float:
     """The epsilon of pure differential privacy of one number with Laplace noise."""
     return sensitivity(relation) / float(leaf.noise_multiplier)
 
 
-def noise(leaf: Any) -> float:
+def noise(leaf: Leaf) -> float:
     return parameters(leaf)[1]

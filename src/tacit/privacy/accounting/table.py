@@ -7,15 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dp_accounting import dp_event
-from dp_accounting.dp_event import LaplaceDpEvent, ZCDpEvent
 from scipy.optimize import brentq
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants, approximate, concentrated, quadrature
 from tacit.privacy.accounting import selection as selection_accounting
 from tacit.privacy.accounting.approximate import Array
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, Leaves, SelectionDpEvent
+from tacit.privacy.accounting.events import (
+    MAX_EPSILON,
+    EpsilonDeltaEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    Leaves,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+    SelectionEvent,
+    ZcdpEvent,
+)
 from tacit.units import Relation
 
 # The independent checks of the accounting table: delta -> epsilon, by other ways than the certified figures.
@@ -33,7 +41,8 @@ def fourier(leaves: Leaves, relation: Relation, delta: float) -> float:
 
 def response(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Mechanisms with proofs of their own: the privacy loss distribution of their dominating pair."""
-    distribution = approximate.pessimistic(leaves, approximate.grid_interval(leaves))
+    own = approximate.own(leaves)
+    distribution = approximate.pessimistic(own, approximate.grid_interval(own))
     return max(0.0, float(distribution.get_epsilon_for_delta(delta)))
 
 
@@ -45,7 +54,7 @@ def mixed(leaves: Leaves, relation: Relation, delta: float) -> float:
     epsilon_deltas, gaussians = approximate.split(leaves)
     responses = approximate.compose(epsilon_deltas)
     share, top = responses.share(delta), float(responses.losses[-1])
-    if all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf, _ in gaussians):
+    if all(isinstance(leaf, GaussianEvent) for leaf, _ in gaussians):
         mu = accountants.gaussian_mu(gaussians, relation)
         high = top + accountants.gaussian_epsilon(share / 2, mu)
         return _solve(responses, lambda epsilon: accountants.gaussian_delta(epsilon, mu), share, high)
@@ -93,7 +102,7 @@ Family = Literal["losses", "own", "curve", "selection"]
 """Where certified figures come from: a privacy loss distribution, mechanisms' own proofs, a Renyi curve, or that of a
 selection."""
 
-MAX_EPSILON, MAX_LAPLACE_EPSILON = 500.0, 6_000.0
+MAX_LAPLACE_EPSILON = 6_000.0
 PLD = "privacy loss distribution, pessimistic (dp-accounting)"
 FOURIER = "privacy random variable, centred quadrature (tacit)"
 CLOSED_FORM = "closed form of the Gaussian (tacit)"
@@ -183,18 +192,18 @@ def kind(leaves: Leaves) -> str:
     names = [
         name
         for name, event in (
-            ("selection", SelectionDpEvent),
-            ("zcdp", ZCDpEvent),
-            ("epsilon_delta", EpsilonDeltaDpEvent),
-            ("laplace", LaplaceDpEvent),
+            ("selection", SelectionEvent),
+            ("zcdp", ZcdpEvent),
+            ("epsilon_delta", EpsilonDeltaEvent),
+            ("laplace", LaplaceEvent),
         )
         if event in kinds
     ]
-    if dp_event.SampledWithoutReplacementDpEvent in kinds:
+    if SampledWithoutReplacementEvent in kinds:
         names.append("fixed_size_gaussian")
-    elif dp_event.PoissonSampledDpEvent in kinds:
+    elif PoissonSampledEvent in kinds:
         names.append("poisson_gaussian")
-    elif dp_event.GaussianDpEvent in kinds:
+    elif GaussianEvent in kinds:
         names.append("gaussian")
     return "_".join(names)
 

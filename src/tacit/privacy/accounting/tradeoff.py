@@ -7,13 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent, GaussianDpEvent, LaplaceDpEvent
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import event_from_json, flatten
+from tacit.privacy.accounting.events import Event, GaussianEvent, LaplaceEvent, event_from_json, flatten
 from tacit.units import Relation
 
 Array = NDArray[np.float64]
@@ -24,7 +23,7 @@ _STEEPEST = 700.0
 _POINTS = 49
 
 
-def missed(event: DpEvent, relation: Relation, *, delta: float, false_alarms: Array) -> Array:
+def missed(event: Event, relation: Relation, *, delta: float, false_alarms: Array) -> Array:
     """The least share [N] of true cases that any test misses which has these shares [N] of false alarms.
 
     Of every pair (e, d) that the event keeps follow two lines below the curve, 1 - d - exp(e) a and exp(-e) (1 - d - a)
@@ -48,9 +47,9 @@ def missed(event: DpEvent, relation: Relation, *, delta: float, false_alarms: Ar
     """
     a, leaves = np.asarray(false_alarms, dtype=np.float64), flatten(event)
     curve = np.zeros_like(a)
-    if leaves and all(isinstance(leaf, GaussianDpEvent | LaplaceDpEvent) for leaf, _ in leaves):
+    if leaves and all(isinstance(leaf, GaussianEvent | LaplaceEvent) for leaf, _ in leaves):
         curve = np.asarray(ndtr(-ndtri(a) - accounting.mu_gdp(event, relation)))
-        if all(isinstance(leaf, GaussianDpEvent) for leaf, _ in leaves):
+        if all(isinstance(leaf, GaussianEvent) for leaf, _ in leaves):
             return curve
     epsilon = accounting.epsilon(event, delta=delta, relation=relation).epsilon
     if not np.isfinite(epsilon):

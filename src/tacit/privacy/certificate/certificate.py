@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -22,14 +22,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit import notebook
 from tacit.errors import AccountingError, CertificateError, DataError, PlanError
 from tacit.plain_text import escaped
+from tacit.privacy.accounting.events import Event
 from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.canonical import require_shape
 from tacit.privacy.certificate.markdown import DECLARED, markdown
 from tacit.units import Unit
-
-if TYPE_CHECKING:
-    from dp_accounting.dp_event import DpEvent
-
 
 _PACKAGES = ("tacit", "dp-accounting", "numpy", "scipy", "cryptography", "torch")
 _SIGNED = b"tacit certificate, format 1\n"
@@ -121,7 +118,7 @@ class Certificate:
         method: str,
         source: str,
         unit: Unit,
-        event: DpEvent,
+        event: Event,
         parts: Sequence[Mapping[str, Any]],
         delta: float,
         plan_id: str,

@@ -10,12 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_args
 
-from dp_accounting import dp_event
-from dp_accounting.dp_event import DpEvent
-
 from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, Leaves, flatten
+from tacit.privacy.accounting.events import (
+    EpsilonDeltaEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    Leaves,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+    ZcdpEvent,
+    flatten,
+)
 from tacit.privacy.accounting.filters import Charge, Total, admits, composition_of
 from tacit.privacy.certificate import canonical
 from tacit.privacy.ledger.folds import FOLDS, Fold, alone, folds_of
@@ -31,7 +39,7 @@ LEAST_CHARGE = 1e-9
 _UNIT = ("name", "relation", "population")
 MOST_KINDS, MOST_DEAR = 64, 4
 """Different steps of an event, and those among them whose losses are composed on a grid: each costs half a second."""
-_DEAR = dp_event.PoissonSampledDpEvent | dp_event.SampledWithoutReplacementDpEvent | dp_event.LaplaceDpEvent
+_DEAR = PoissonSampledEvent | SampledWithoutReplacementEvent | LaplaceEvent
 DEPLOYMENT = {
     "model": "central",
     "trusted": "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted",
@@ -51,7 +59,7 @@ STANDARD_ASSUMPTIONS = (
 )
 
 
-def figures(event: DpEvent, relation: Relation, delta: float, *, sharp: bool = True) -> dict[str, Any]:
+def figures(event: Event, relation: Relation, delta: float, *, sharp: bool = True) -> dict[str, Any]:
     """epsilon, delta, mu, the range of mu and the profile, rounded up: what `markdown.missed` reads of a certificate.
 
     Raises:
@@ -67,7 +75,7 @@ def figures(event: DpEvent, relation: Relation, delta: float, *, sharp: bool = T
     }
 
 
-def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
+def numbers(unit: Unit, event: Event, delta: float, fields: Fields) -> dict[str, Any]:
     """epsilon, mu, profile, relations, accountants and total, each rounded up to six significant digits.
 
     Args:
@@ -119,7 +127,7 @@ def require_few_kinds(leaves: Leaves) -> None:
         )
 
 
-def require_epsilon(unit: Unit, event: DpEvent, fields: Fields) -> None:
+def require_epsilon(unit: Unit, event: Event, fields: Fields) -> None:
     """Price the event once, before everything else is priced: an invented epsilon costs its reader no more.
 
     Raises:
@@ -150,10 +158,10 @@ def on_fold(releases: Sequence[Fields], fold: Fold, unit: Unit) -> tuple[float, 
     return math.fsum(float(row["epsilon"]) for row in own), math.fsum(float(row["delta"]) for row in deltas)
 
 
-def _relations(unit: Unit, event: DpEvent, delta: float) -> list[dict[str, Any]]:
+def _relations(unit: Unit, event: Event, delta: float) -> list[dict[str, Any]]:
     """Epsilon under the unit's own relation and, where every step is noise on a bounded sum, under the other too."""
     rows = []
-    sums = dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent | dp_event.ZCDpEvent | dp_event.NonPrivateDpEvent
+    sums = GaussianEvent | LaplaceEvent | ZcdpEvent | NonPrivateEvent
     plain = all(isinstance(leaf, sums) for leaf, _ in flatten(event))
     for relation in get_args(Relation):
         if plain or relation == unit.relation:
@@ -167,7 +175,7 @@ def _relations(unit: Unit, event: DpEvent, delta: float) -> list[dict[str, Any]]
     return rows
 
 
-def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
+def words(unit: Unit, event: Event, fields: Fields) -> dict[str, Any]:
     """Everything a certificate says in words about its own numbers, and whether it may call itself private."""
     epsilon, delta = float(fields["epsilon"]), float(fields["delta"])
     parts, reasons = parts_of(fields["parts"]), []
@@ -217,7 +225,7 @@ def parts_of(stated: Sequence[Fields]) -> list[Part]:
     return parts
 
 
-def parts_event(stated: Sequence[Fields]) -> DpEvent:
+def parts_event(stated: Sequence[Fields]) -> Event:
     """The event that the parts, as the certificate states them, compose to; no noise multiplier is no noise.
 
     Parts with a "fold" run on one of two halves that share no unit, so the dearer half is what both cost.
@@ -256,7 +264,7 @@ def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
         yield path
 
 
-def contradictions(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
+def contradictions(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
     """What is neither derived nor free: (field, what is wrong) wherever primary fields contradict each other."""
     epsilon, delta = float(record["epsilon"]), record["delta"]
     if record["plan_id"] != canonical.plan_id(record["method"], record["plan"]):
@@ -295,7 +303,7 @@ def contradictions(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
         yield "date", "is no date"
 
 
-def _beyond_budget(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
+def _beyond_budget(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
     """Where the ledger could not have admitted the releases: all of them under "sum", this one under a Renyi order."""
     total = record["total"]
     composition, budget = composition_of(total["composition"]), float(total["budget_epsilon"]) * (1 + 1e-5)
@@ -334,13 +342,13 @@ def _contradictions(parts: Sequence[Part], unit: Unit) -> Iterator[tuple[str, st
             yield f"parts[{i}].held_out", "does not leave out what another part holds out"
 
 
-def _mu_range(event: DpEvent, epsilon: float, delta: float, *, sharp: bool) -> str:
+def _mu_range(event: Event, epsilon: float, delta: float, *, sharp: bool) -> str:
     if math.isinf(epsilon):
         return "none: epsilon is infinite"
     leaves = [leaf for leaf, _ in flatten(event)]
-    if all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf in leaves):
+    if all(isinstance(leaf, GaussianEvent) for leaf in leaves):
         return "exact, for every epsilon" if sharp else "upper bound, for every epsilon"
-    if all(isinstance(leaf, EpsilonDeltaDpEvent) and leaf.delta == 0 for leaf in leaves):
+    if all(isinstance(leaf, EpsilonDeltaEvent) and leaf.delta == 0 for leaf in leaves):
         return "upper bound, for every epsilon"
     return f"upper bound, for every epsilon from 0 to {epsilon:.6g}, that is for every delta down to {delta:.3g}"
 

@@ -15,12 +15,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import MechanismError
-from tacit.privacy.accounting.events import MAX_EPSILON, EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import MAX_EPSILON, ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
 from tacit.privacy.mechanisms import thresholds
 from tacit.privacy.mechanisms.base import Array, Experts, RowsOf, Usual, World, refused, rows_of
 from tacit.privacy.mechanisms.thresholds import GRID, Floor, KappaStop, PMin, Thresholds
@@ -73,11 +72,11 @@ class _Prefixed(Usual):
         return self.source == "logs"
 
     @property
-    def event(self: Any) -> DpEvent:
+    def event(self: Any) -> Event:
         """n_r times (epsilon, delta), and once (0, overflow)."""
-        prefixes = SelfComposedDpEvent(EpsilonDeltaDpEvent(self.epsilon, self.delta), self.trajectories)
-        rare = [EpsilonDeltaDpEvent(0.0, self.overflow)] if self.overflow else []
-        return ComposedDpEvent([prefixes, *rare])
+        prefixes = SelfComposedEvent(EpsilonDeltaEvent(self.epsilon, self.delta), self.trajectories)
+        rare = [EpsilonDeltaEvent(0.0, self.overflow)] if self.overflow else []
+        return ComposedEvent([prefixes, *rare])
 
     def certified(self: Any) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""

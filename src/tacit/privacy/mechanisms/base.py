@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar, cast, get_args
 
 import numpy as np
-from dp_accounting import ComposedDpEvent, DpEvent
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting.events import parallel
+from tacit.privacy.accounting.events import ComposedEvent, Event, parallel
 from tacit.serialization import from_json
 from tacit.units import Relation, Unit
 from tacit.validation import check
@@ -64,8 +63,8 @@ class Part(Protocol):
         """The fixed half of the units that takes part; None where all do."""
 
     @property
-    def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event."""
+    def event(self) -> Event:
+        """The part as an event."""
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
@@ -225,8 +224,8 @@ class Mechanism(Protocol):
         """Which rows these are."""
 
     @property
-    def event(self) -> DpEvent:
-        """The release as a `dp_accounting` event."""
+    def event(self) -> Event:
+        """The release as an event."""
 
     def certified(self) -> dict[str, Any]:
         """The parameters as the certificate states them."""
@@ -257,13 +256,13 @@ class Plan(Protocol):
         """Every touch of records that the plan allows, in any order; charged as a whole."""
 
 
-def composed(parts: Sequence[Part]) -> DpEvent:
+def composed(parts: Sequence[Part]) -> Event:
     """All parts as one event: composed, those of the two halves in parallel."""
     events = [part.event for part in parts if part.fold is None]
     halves = [[part.event for part in parts if part.fold == fold] for fold in (0, 1)]
     if any(halves):
-        events.append(parallel([ComposedDpEvent(half) for half in halves if half]))
-    return ComposedDpEvent(events)
+        events.append(parallel([ComposedEvent(half) for half in halves if half]))
+    return ComposedEvent(events)
 
 
 def read(cls: type[T], stated: Mapping[str, Any]) -> T:

@@ -16,10 +16,16 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting import DpEvent, GaussianDpEvent, LaplaceDpEvent, NonPrivateDpEvent, SelfComposedDpEvent
-from dp_accounting.dp_event import ZCDpEvent
 
 from tacit.errors import MechanismError
+from tacit.privacy.accounting.events import (
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    SelfComposedEvent,
+    ZcdpEvent,
+)
 from tacit.privacy.gradients.clipping import clip_rows
 from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Trust, Usual, calibrated, check_sum, rows_of
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -121,13 +127,13 @@ class DeviceSum(Usual):
         return math.ceil((calibrated(self.noise_multiplier, self.name) * 2.0**self.bits) ** 2 / self.floor)
 
     @property
-    def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event: zCDP for shared noise, a Gaussian for each device's own."""
+    def event(self) -> Event:
+        """The part as an event: zCDP for shared noise, a Gaussian for each device's own."""
         sigma = calibrated(self.noise_multiplier, self.name)
         if sigma == 0:
-            return NonPrivateDpEvent()
-        step = ZCDpEvent(0.5 / sigma**2) if self.shared else GaussianDpEvent(sigma)
-        return SelfComposedDpEvent(step, self.steps)
+            return NonPrivateEvent()
+        step = ZcdpEvent(0.5 / sigma**2) if self.shared else GaussianEvent(sigma)
+        return SelfComposedEvent(step, self.steps)
 
     @property
     def trust(self) -> Trust:
@@ -235,10 +241,10 @@ class LaplaceSum(Usual):
         return self.bound
 
     @property
-    def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event: T d Laplace mechanisms, or T `most` of them."""
+    def event(self) -> Event:
+        """The part as an event: T d Laplace mechanisms, or T `most` of them."""
         scale, numbers = calibrated(self.noise_multiplier, self.name), self.most or self.size
-        return SelfComposedDpEvent(LaplaceDpEvent(scale), self.steps * numbers) if scale else NonPrivateDpEvent()
+        return SelfComposedEvent(LaplaceEvent(scale), self.steps * numbers) if scale else NonPrivateEvent()
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them; `most` where it is set."""

@@ -10,11 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
-from dp_accounting import DpEvent
-
 from tacit.parameters import current_part
-from tacit.privacy.accounting.events import MAX_CANDIDATES, MAX_STOP, Law, SelectionDpEvent, flatten
-from tacit.privacy.accounting.selection import expected_runs
+from tacit.privacy.accounting.events import MAX_CANDIDATES, MAX_STOP, Event, Law, SelectionEvent, expected_runs, flatten
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, CertifiedPrefixes
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, Usual, certified_parts, composed, refused
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
@@ -39,7 +36,7 @@ class Selection(Usual):
         candidates: the plans that may be run, each calibrated for the same unit.
         judge: the plan under which a run is judged; None where that takes no records.
         stop: 1 / gamma of the law of the number of runs, in [2, `MAX_STOP`].
-        law: "logarithmic" or "geometric" (see `SelectionDpEvent`).
+        law: "logarithmic" or "geometric" (see `SelectionEvent`).
 
     Raises:
         PlanError: a parameter is outside its range, or a candidate has parts that cannot be run here.
@@ -75,11 +72,11 @@ class Selection(Usual):
         return min(part.held_out for plan in self.runs() for part in plan.parts())
 
     @property
-    def event(self) -> DpEvent:
+    def event(self) -> Event:
         """The selection as an event: one step, whatever the number of runs."""
         judged = () if self.judge is None else self.judge.parts()
         leaves = (flatten(composed((*plan.parts(), *judged))) for plan in self.candidates)
-        return SelectionDpEvent(tuple(leaves), self.stop, self.law)
+        return SelectionEvent(tuple(leaves), self.stop, self.law)
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-from dp_accounting import DpEvent, GaussianDpEvent, NonPrivateDpEvent, SelfComposedDpEvent
-from dp_accounting.dp_event import ZCDpEvent
 from numpy.typing import NDArray
 
 from tacit.errors import MechanismError
+from tacit.privacy.accounting.events import Event, GaussianEvent, NonPrivateEvent, SelfComposedEvent, ZcdpEvent
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated, rows_of
 from tacit.privacy.mechanisms.releases import Axis, axes_of, stated_axes
@@ -92,8 +91,8 @@ class Marginals(Usual):
         check(f"{self.name}.rows_per_unit", rows, whole, f"a whole number from 1 to {GRID:,}")
 
     @property
-    def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event."""
+    def event(self) -> Event:
+        """The part as an event."""
         return marginals_event(calibrated(self.noise_multiplier, self.name), self.steps, self.choices)
 
     def certified(self) -> dict[str, Any]:
@@ -127,11 +126,11 @@ class Marginals(Usual):
         )
 
 
-def marginals_event(sigma: float, steps: int, choices: bool) -> DpEvent:
+def marginals_event(sigma: float, steps: int, choices: bool) -> Event:
     """T quanta of multiplier sigma; with choices, of which no dominating pair is known, by their concentration."""
     if sigma == 0:
-        return NonPrivateDpEvent()
-    return SelfComposedDpEvent(ZCDpEvent(0.5 / sigma / sigma) if choices else GaussianDpEvent(sigma), steps)
+        return NonPrivateEvent()
+    return SelfComposedEvent(ZcdpEvent(0.5 / sigma / sigma) if choices else GaussianEvent(sigma), steps)
 
 
 @dataclass(frozen=True)

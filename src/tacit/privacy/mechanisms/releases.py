@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from dp_accounting import DpEvent, GaussianDpEvent
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import EpsilonDeltaEvent, Event, GaussianEvent
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import RowsOf, Summary, Usual
 from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved, contribution_to_sums
@@ -108,9 +107,9 @@ class NoisyHistogram(Usual):
         return math.sqrt(len(self.axes))
 
     @property
-    def event(self) -> DpEvent:
+    def event(self) -> Event:
         """One Gaussian event."""
-        return GaussianDpEvent(self.noise_multiplier)
+        return GaussianEvent(self.noise_multiplier)
 
     def certified(self) -> dict[str, Any]:
         """The parameters as the certificate states them."""
@@ -204,9 +203,9 @@ class NoisyMaximum(Proved):
         return self.candidates
 
     @property
-    def event(self) -> EpsilonDeltaDpEvent:
+    def event(self) -> EpsilonDeltaEvent:
         """(epsilon, 0), by the proof page."""
-        return EpsilonDeltaDpEvent(self.epsilon, 0.0)
+        return EpsilonDeltaEvent(self.epsilon, 0.0)
 
     def certified(self) -> dict[str, Any]:
         """The parameters as the certificate states them."""

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from dp_accounting import DpEvent, NonPrivateDpEvent, SelfComposedDpEvent
 from numpy.typing import NDArray
 
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import EpsilonDeltaEvent, Event, NonPrivateEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated, rows_of
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
@@ -73,12 +72,12 @@ class RandomizedResponses(Usual):
         check(f"{self.name}.answers times participations", price, price <= MOST, f"at most {MOST:,}")
 
     @property
-    def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event: k p answers that are (1/m, 0)-private, however many rounds there are."""
+    def event(self) -> Event:
+        """The part as an event: k p answers that are (1/m, 0)-private, however many rounds there are."""
         m = calibrated(self.noise_multiplier, self.name)
         if m == 0:
-            return NonPrivateDpEvent()
-        return SelfComposedDpEvent(EpsilonDeltaDpEvent(1 / m, 0.0), self.answers * self.participations)
+            return NonPrivateEvent()
+        return SelfComposedEvent(EpsilonDeltaEvent(1 / m, 0.0), self.answers * self.participations)
 
     @property
     def sampler(self) -> str:

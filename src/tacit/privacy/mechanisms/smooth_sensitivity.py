@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import EpsilonDeltaEvent
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import RowsOf
 from tacit.privacy.mechanisms.releases import Axis
@@ -133,9 +133,9 @@ class _SmoothLeastSquares(Proved):
         return 2 * self.visits.states
 
     @property
-    def event(self) -> EpsilonDeltaDpEvent:
+    def event(self) -> EpsilonDeltaEvent:
         """(epsilon, delta), by the proof page."""
-        return EpsilonDeltaDpEvent(self.epsilon, self.delta)
+        return EpsilonDeltaEvent(self.epsilon, self.delta)
 
     @property
     def _phi(self) -> Float64:

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from dp_accounting import (
-    DpEvent,
-    GaussianDpEvent,
-    PoissonSampledDpEvent,
-    SampledWithoutReplacementDpEvent,
-    SelfComposedDpEvent,
+from tacit.privacy.accounting.events import (
+    EpsilonDeltaEvent,
+    Event,
+    GaussianEvent,
+    PoissonSampledEvent,
+    SampledWithoutReplacementEvent,
+    SelfComposedEvent,
 )
-
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 from tacit.privacy.mechanisms.base import (
     HeldBy,
     Mechanism,
@@ -87,11 +86,11 @@ class PoissonSum(Usual):
         check_sum(self)
 
     @property
-    def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event (Poisson-sampled Gaussian, composed T times)."""
-        gaussian = GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
-        step = gaussian if self.sampling_rate == 1 else PoissonSampledDpEvent(self.sampling_rate, gaussian)
-        return SelfComposedDpEvent(step, self.steps)
+    def event(self) -> Event:
+        """The part as an event (Poisson-sampled Gaussian, composed T times)."""
+        gaussian = GaussianEvent(calibrated(self.noise_multiplier, self.name))
+        step = gaussian if self.sampling_rate == 1 else PoissonSampledEvent(self.sampling_rate, gaussian)
+        return SelfComposedEvent(step, self.steps)
 
     @property
     def sampler(self) -> str:
@@ -181,12 +180,10 @@ class FixedSizeSum(Usual):
         check_sum(self)
 
     @property
-    def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event (Gaussian sampled without replacement, composed T times)."""
-        gaussian = GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
-        return SelfComposedDpEvent(
-            SampledWithoutReplacementDpEvent(self.population, self.batch_size, gaussian), self.steps
-        )
+    def event(self) -> Event:
+        """The part as an event (Gaussian sampled without replacement, composed T times)."""
+        gaussian = GaussianEvent(calibrated(self.noise_multiplier, self.name))
+        return SelfComposedEvent(SampledWithoutReplacementEvent(self.population, self.batch_size, gaussian), self.steps)
 
     @property
     def sampler(self) -> str:
@@ -279,9 +276,9 @@ class UserSum(Usual):
         check_sum(self)
 
     @property
-    def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event: one Gaussian, however many sums there are."""
-        return GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
+    def event(self) -> Event:
+        """The part as an event: one Gaussian, however many sums there are."""
+        return GaussianEvent(calibrated(self.noise_multiplier, self.name))
 
     @property
     def sampler(self) -> str:
@@ -346,7 +343,7 @@ class Once(Usual):
         return EVERY_UNIT[1]
 
     @property
-    def event(self) -> DpEvent:
+    def event(self) -> Event:
         """The mechanism's event."""
         return self.mechanism.event
 
@@ -407,9 +404,9 @@ class OwnProof(Proved):
         return read(cls, stated)
 
     @property
-    def event(self) -> EpsilonDeltaDpEvent:
+    def event(self) -> EpsilonDeltaEvent:
         """(epsilon, delta), and more is not known."""
-        return EpsilonDeltaDpEvent(self.epsilon, self.delta)
+        return EpsilonDeltaEvent(self.epsilon, self.delta)
 
     def certified(self) -> dict[str, Any]:
         """The parameters as the certificate states them, but for the mechanism's own."""

@@ -14,8 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
-
+from tacit.privacy.accounting.events import Event, GaussianEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated
 from tacit.units import Unit
 from tacit.validation import check
@@ -69,9 +68,9 @@ class TeacherVotes(Usual):
         check(f"{self.name}.learning_rate", rate, math.isfinite(rate) and rate > 0, "a finite number > 0")
 
     @property
-    def event(self) -> DpEvent:
-        """The part as a `dp_accounting` event: a Gaussian a batch, data-independent."""
-        return SelfComposedDpEvent(GaussianDpEvent(calibrated(self.noise_multiplier, self.name)), self.steps)
+    def event(self) -> Event:
+        """The part as an event: a Gaussian a batch, data-independent."""
+        return SelfComposedEvent(GaussianEvent(calibrated(self.noise_multiplier, self.name)), self.steps)
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""

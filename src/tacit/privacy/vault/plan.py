@@ -13,13 +13,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeVar, cast
 
-from dp_accounting import DpEvent
-
 from tacit import notebook
 from tacit.data.spec import PublicSpec
 from tacit.errors import AccountingError, CertificateError, MechanismError, PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import flatten
+from tacit.privacy.accounting.events import Event, flatten
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.fields import figures, require_few_kinds
 from tacit.privacy.certificate.markdown import attack
@@ -77,7 +75,7 @@ class PrivatePlan:
         return in_html(plan)
 
 
-def event(plan: Plan) -> DpEvent:
+def event(plan: Plan) -> Event:
     """The whole plan as one event."""
     return composed(plan.parts())
 
@@ -97,7 +95,7 @@ def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> Any
     _require_proof(plan, unit)
     assert unit.relation is not None
 
-    def at(sigma: float) -> DpEvent:
+    def at(sigma: float) -> Event:
         return event(dataclasses.replace(plan, noise_multiplier=sigma))  # type: ignore[type-var]
 
     sigma = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)
@@ -263,7 +261,7 @@ def check_promise(unit: Unit | None, epsilon: float | None, delta: float | None)
         check_delta(delta, unit)
 
 
-def _check_profile(event: DpEvent, unit: Unit) -> None:
+def _check_profile(event: Event, unit: Unit) -> None:
     """Raise a PlanError if an epsilon of the certificate's profile is beyond the accountants."""
     assert unit.relation is not None
     if accounting.mu_gdp(event, unit.relation) <= _SAFE_MU:

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from dp_accounting import GaussianDpEvent
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining, PateGanPlan
 from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import GaussianEvent
 from tacit.privacy.vault.plan import public_fields
 from tacit.units import Unit
 
@@ -52,7 +52,7 @@ def test_invalid_pretraining_is_refused(change: dict[str, Any]) -> None:
 def test_the_price_is_that_of_one_gaussian_a_step_whatever_is_asked() -> None:
     plan = PateGanPlan(steps=64).calibrate(unit=UNIT, epsilon=2.0, delta=1e-5)
     assert plan.noise_multiplier is not None
-    whole = GaussianDpEvent(plan.noise_multiplier / 8)
+    whole = GaussianEvent(plan.noise_multiplier / 8)
     assert accounting.epsilon(whole, delta=1e-5, relation="add_or_remove").epsilon == pytest.approx(2.0, rel=5e-3)
     more = dataclasses.replace(plan, queries=1_000, teachers=7, teacher_updates=9)
     assert more.account(unit=UNIT, delta=1e-5).epsilon == plan.account(unit=UNIT, delta=1e-5).epsilon

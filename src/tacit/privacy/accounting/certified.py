@@ -1,0 +1,261 @@
+"""Certified figures of an event's canonical leaves: upper bounds that an independent computation agrees with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import AccountingError
+from tacit.privacy.accounting import accountants, approximate, concentrated
+from tacit.privacy.accounting import selection as selection_accounting
+from tacit.privacy.accounting.events import GaussianEvent, Leaves, NonPrivateEvent, SelectionEvent
+from tacit.privacy.accounting.table import MAX_LAPLACE_EPSILON, Family, row
+from tacit.units import Relation
+
+_ENOUGH = 100.0  # a mu whose delta at the largest epsilon is 1
+DEFINITION = "definition of a non-private event (tacit)"
+
+
+class _Curves(Protocol):
+    """A module that accounts for events by their Renyi curves."""
+
+    def epsilon(self, leaves: Leaves, relation: Relation, delta: float) -> float: ...
+
+    def delta(self, leaves: Leaves, relation: Relation, epsilon: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+    def ceiling(self, leaves: Leaves, relation: Relation, delta: float) -> float: ...
+
+
+_CURVES: Mapping[Family, _Curves] = {"curve": concentrated, "selection": selection_accounting}
+
+
+@lru_cache(maxsize=512)
+def epsilon(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, str, float, str]:
+    """A certified epsilon, its accountant, the epsilon that checked it, and that one's accountant."""
+    check_delta(delta)
+    if not _private(leaves):
+        return math.inf, DEFINITION, math.inf, DEFINITION
+    rule = row(leaves, relation)
+    if rule.family == "own":
+        approximate.require(smallest_stated(leaves, relation), delta)
+        certified, check = approximate.epsilon(approximate.own(leaves), delta), rule.check(leaves, relation, delta)
+    elif rule.family in _CURVES:
+        certified, check = _CURVES[rule.family].epsilon(leaves, relation, delta), rule.check(leaves, relation, delta)
+    else:
+        certified, check, _ = _certified(leaves, relation, delta)
+    if certified > rule.largest:
+        raise AccountingError(
+            "the privacy loss is too large for the accountants to certify",
+            where="accounting.epsilon",
+            expected=f"epsilon <= {rule.largest:g}",
+            remedy="add noise, or plan the mechanism as non-private",
+        )
+    with np.errstate(all="ignore"):
+        looser = _CURVES[rule.family].ceiling if rule.family in _CURVES else accountants.renyi_epsilon
+        ceiling = looser(leaves, relation, delta)
+    agree(certified, check, ceiling)
+    return certified, rule.accountant, check, rule.check_accountant
+
+
+def delta(leaves: Leaves, relation: Relation, epsilon: float) -> float:
+    """The certified delta at epsilon."""
+    rule = row(leaves, relation) if _private(leaves) else None
+    largest = rule.largest if rule else MAX_LAPLACE_EPSILON
+    if not 0 <= epsilon <= largest:
+        raise AccountingError(
+            "epsilon is out of range",
+            where="accounting.delta",
+            expected=f"0 <= epsilon <= {largest:g}",
+            remedy="ask for delta at another epsilon",
+        )
+    if rule is None:
+        return 1.0
+    if rule.family == "own":
+        certified = float(approximate.delta(approximate.own(leaves), epsilon))
+        least = smallest_stated(leaves, relation)
+        if certified >= least:
+            top = float(approximate.compose(approximate.own(leaves)).losses[-1])
+            agree(min(epsilon, top), rule.check(leaves, relation, certified), math.inf)
+        return max(certified, least)
+    if rule.family in _CURVES:
+        certified = float(_CURVES[rule.family].delta(leaves, relation, np.array([epsilon]))[0])
+        if epsilon > 0 and 0 < certified < 1:
+            agree(epsilon, rule.check(leaves, relation, certified), math.inf)
+        return certified
+    return refined_delta(leaves, relation, epsilon, lambda delta: rule.check(leaves, relation, delta))
+
+
+def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
+    """A finite bound on the Renyi divergence of one order."""
+    value = math.inf
+    if _private(leaves):
+        selected = any(isinstance(leaf, SelectionEvent) for leaf, _ in leaves)
+        value = (selection_accounting if selected else accountants).renyi(leaves, relation, order)
+    if not math.isfinite(value):
+        raise AccountingError(
+            "no finite Renyi bound exists for this event and relation",
+            where=f"accounting.renyi(order={order:g})",
+            expected="Gaussians, Poisson samples under add_or_remove, fixed-size ones under replace_one, "
+            "Laplace noise, concentrated or pure DP",
+            remedy='use a ledger with composition="sum"',
+        )
+    return value
+
+
+@lru_cache(maxsize=512)
+def mu(leaves: Leaves, relation: Relation, delta: float) -> float:
+    """The smallest mu that is known, from the profile down to delta (0: everywhere)."""
+    if not _private(leaves):
+        return math.inf
+    family = row(leaves, relation).family
+    everywhere = accountants.mu(leaves, relation)
+    exact = all(isinstance(leaf, GaussianEvent) for leaf, _ in leaves)
+    if exact or delta == 0 or (family == "own" and math.isfinite(everywhere)):
+        return everywhere
+    end = epsilon(leaves, relation, delta)[0]
+    grid = np.linspace(0.0, end, 2049) if end > 0 else np.zeros(2)
+    if family == "own":
+        needed = approximate.delta(approximate.own(leaves), grid[:-1])
+    elif family in _CURVES:
+        needed = _CURVES[family].delta(leaves, relation, grid[:-1])
+        needed = selection_accounting.tightened(grid[:-1], needed) if family == "selection" else needed
+    else:
+        *_, distribution = _certified(leaves, relation, delta)
+        with np.errstate(all="ignore"):
+            needed = accountants.deltas(distribution, grid[:-1]) + accountants.float_slack(leaves)
+    most = everywhere * 1.01 if math.isfinite(everywhere) else _ENOUGH
+    return min(accountants.smallest_mu(grid, needed, most), everywhere)
+
+
+def check_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
+    """The figure that would check an epsilon at delta: what a search for noise is guided by."""
+    if not _private(leaves):
+        return math.inf
+    with np.errstate(all="ignore"):
+        return row(leaves, relation).check(leaves, relation, delta)
+
+
+def _certified(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, float, Any]:
+    """Certified epsilon, check epsilon and the distribution, on a grid refined until the two are close."""
+    rule = row(leaves, relation)
+    return refined_epsilon(leaves, relation, delta, lambda delta: rule.check(leaves, relation, delta))
+
+
+def _private(leaves: Leaves) -> bool:
+    return not any(isinstance(leaf, NonPrivateEvent) for leaf, _ in leaves)
+
+
+def smallest_stated(leaves: Leaves, relation: Relation) -> float:
+    """The smallest delta for which an epsilon can be certified: a single mechanism's own, else a little more."""
+    if not _private(leaves):
+        return 0.0
+    family = row(leaves, relation).family
+    if family in _CURVES:
+        return 0.0
+    if family == "own" and sum(count for _, count in leaves) == 1:
+        return approximate.own_delta(leaves)
+    return smallest_delta(leaves)
+
+
+def check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise AccountingError(
+            "delta is out of range",
+            where="accounting",
+            expected="0 < delta < 1",
+            remedy="choose delta well below 1 / population",
+        )
+
+
+# Certified figures from a pessimistic grid, refined until an independent computation agrees; else a refusal.
+
+
+Check = Callable[[float], float]
+"""delta -> epsilon, by another way than the pessimistic grid."""
+
+_SPREADS = (1e-2, 1e-3, 3e-4, 1e-4)
+
+
+def refined_epsilon(leaves: Leaves, relation: Relation, delta: float, check_at: Check) -> tuple[float, float, Any]:
+    """Certified epsilon, check epsilon and the distribution, on a grid refined until the two are close.
+
+    Raises:
+        AccountingError: delta is too small to be resolved, or float64 breaks down.
+    """
+    slack = accountants.float_slack(leaves)
+    approximate.require(approximate.own_delta(leaves), delta)
+    if delta < smallest_delta(leaves):
+        raise AccountingError(
+            "delta is smaller than float64 transforms resolve for so many steps",
+            where="accounting",
+            expected=f"delta >= {smallest_delta(leaves):.1e}",
+            remedy="choose a larger delta or fewer steps",
+        )
+    best = (math.inf, None)
+    try:
+        with np.errstate(all="ignore"):
+            check = check_at(delta)
+            for spread in _SPREADS:
+                distribution = accountants.pessimistic(leaves, relation, spread=spread)
+                certified = float(distribution.get_epsilon_for_delta(delta - slack))
+                best = min(best, (certified, distribution), key=lambda pair: pair[0])
+                if _tight(best[0], check):
+                    break
+    except (ArithmeticError, ValueError) as error:
+        raise AccountingError(
+            f"float64 arithmetic breaks down ({type(error).__name__})",
+            where="accounting",
+            expected="a mechanism whose privacy loss is moderate",
+            remedy="add noise, or plan the mechanism as non-private",
+        ) from error
+    return best[0], check, best[1]
+
+
+def refined_delta(leaves: Leaves, relation: Relation, epsilon: float, check_at: Check) -> float:
+    """Certified delta at epsilon, at most 1 and at least what float64 transforms resolve.
+
+    Raises:
+        AccountingError: the accountants disagree.
+    """
+    certified, least = 1.0, smallest_delta(leaves)
+    with np.errstate(all="ignore"):
+        for spread in _SPREADS:
+            raw = float(accountants.pessimistic(leaves, relation, spread=spread).get_delta_for_epsilon(epsilon))
+            certified = min(max(raw + accountants.float_slack(leaves), least), certified)
+            if not least < certified < 1:
+                return certified
+            check = check_at(certified)
+            if _tight(epsilon, check):
+                break
+    agree(epsilon, check, math.inf)
+    return certified
+
+
+def smallest_delta(leaves: Leaves) -> float:
+    """The smallest delta that the float64 transforms of these steps resolve, above the mechanisms' own."""
+    return approximate.own_delta(leaves) + 10 * accountants.float_slack(leaves)
+
+
+def agree(certified: float, check: float, ceiling: float) -> None:
+    """Refuse a certified epsilon that its check or a looser theory contradicts.
+
+    Raises:
+        AccountingError: the certified figure is below the check, or more than 0.5 % above it or the ceiling.
+    """
+    below, above = 1e-3 * certified + 1e-4, 5e-3 * certified + 5e-4
+    if not (check - below <= certified <= min(check, ceiling) + above):
+        raise AccountingError(
+            f"the accountants disagree (certified {certified:.5g}, check {check:.5g}, ceiling {ceiling:.5g})",
+            where="accounting",
+            expected="agreement within 0.5 %",
+            remedy="change the noise, the rate or delta: no figure is certified here",
+        )
+
+
+def _tight(certified: float, check: float) -> bool:
+    return certified <= check * (1 + 4e-4) + 5e-5
