@@ -12,12 +12,13 @@ import torch
 from round_cases import EXPECTED, POOL, SLACK, Marked, close, marks, opened, rounds_of, still
 from round_cases import plan_of as rounds_plan
 from tests.agents.language.uneven_models import Uneven
-from tests.methods.alignment.small import WRITER, Letters, plan_of, texts_of
-from user_cases import Scripted
+from tests.methods.alignment.small import WRITER, Letters, plan_of, texts_of, vault_of
+from user_cases import Scripted, priced
 
 from tacit.errors import LedgerError
 from tacit.methods.alignment.people import People
 from tacit.methods.alignment.writing import Writing
+from tacit.privacy.mechanisms.sums import PoissonSum
 
 
 def rounds_of_a_pool(folder: Path) -> None:
@@ -74,9 +75,51 @@ def completions_of_others(folder: Path) -> None:
             assert same, f"the {name} of others depend on who else is served"
 
 
+def numbers_are_ids(folder: Path) -> None:
+    """People whose ids are whole numbers are served as those whose ids are texts."""
+    plan, texts = plan_of(), texts_of(4)
+    folder.mkdir(exist_ok=True)
+    people = People(plan, WRITER, dict(enumerate(texts.values())), simulated=True)  # type: ignore[arg-type]
+    vault = vault_of(people, folder)
+    run = vault.reserve(plan.calibrate(unit=vault.unit, epsilon=8.0, delta=1e-6))
+    try:
+        for _ in range(plan.rounds):
+            vault.enroll(run, Writing(plan, WRITER, Letters(), torch.zeros(32)))
+    except (KeyError, TypeError) as error:
+        raise AssertionError("people whose ids are numbers are charged for and not served") from error
+    finally:
+        close(vault)
+
+
+def one_pool_for_all_rounds(folder: Path) -> None:
+    """Who joins a pool under a second spelling, once its plan was admitted, adds nothing to the rounds that come."""
+
+    class Growing(Scripted):
+        @property
+        def pool(self) -> list[list[str]]:
+            return [["p1", "P1", "p1\u200b"] if self.met else ["p1"]]
+
+        @pool.setter
+        def pool(self, _: object) -> None: ...
+
+    users = Growing([], marks(["p1", "P1"]) | {"p1\u200b": [0.25]})
+    vault = opened(folder, users)
+    part = PoissonSum(
+        name="sum", steps=2, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0, rows_per_unit=4, rows="first"
+    )
+    run = vault.reserve(priced(part))
+    for _ in range(part.steps):
+        vault.enroll(run, still)
+        total = np.linalg.norm(vault.noisy_sum(run, part.name, Marked())) * vault.unit.size
+        assert total <= 1 + SLACK, f"one person contributed {total:.3g} clips to a round"
+    close(vault)
+
+
 ROUND_DETECTORS: tuple[Callable[[Path], None], ...] = (
     rounds_of_a_pool,
     full_rounds,
     one_contribution_each,
     completions_of_others,
+    numbers_are_ids,
+    one_pool_for_all_rounds,
 )

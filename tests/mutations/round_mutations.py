@@ -85,12 +85,37 @@ def ids_as_they_are_printed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(arrivals, "text", lambda person: "" if person is None else str(person))
 
 
+def ids_as_they_were_given(patch: pytest.MonkeyPatch) -> None:
+    """Texts are looked up by ids as somebody wrote them, and asked for by keys."""
+    real = People.__post_init__
+
+    def begin(self: People) -> None:
+        texts = self.texts
+        real(self)
+        object.__setattr__(self, "texts", texts)
+
+    patch.setattr(People, "__post_init__", begin)
+
+
+def pool_read_again(patch: pytest.MonkeyPatch) -> None:
+    """Each round takes the pool as it is now, whoever was checked when the plan was admitted."""
+    real = UserVault.enroll
+
+    def enroll(self: UserVault, run: Any, actor: Any) -> None:
+        self._pool = self._pools()
+        real(self, run, actor)
+
+    patch.setattr(UserVault, "enroll", enroll)
+
+
 ROUNDS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("slots by rank", slots_by_rank, ("rounds_of_a_pool",)),
     ("rounds by the order of the file", rounds_by_the_order_of_the_file, ("rounds_of_a_pool",)),
     ("arrivals cut off", arrivals_cut_off, ("full_rounds",)),
     ("law of twins forgotten", law_of_twins_forgotten, ("one_contribution_each",)),
     ("ids as they are printed", ids_as_they_are_printed, ("one_contribution_each",)),
+    ("ids as they were given", ids_as_they_were_given, ("numbers_are_ids",)),
+    ("pool read again", pool_read_again, ("one_pool_for_all_rounds",)),
     ("coins of one stream", coins_of_one_stream, ("completions_of_others",)),
     ("batches of those who are there", batches_of_those_who_are_there, ("completions_of_others",)),
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from small import SHAPE, WRITER, Letters, people_of, plan_of
+from small import SHAPE, WRITER, Letters, people_of, plan_of, texts_of, vault_of
 
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.sampling import log_softmax
@@ -118,6 +119,23 @@ def test_the_pool_are_all_who_have_texts_and_an_id_is_spelled_in_one_way() -> No
         People(PLAN, WRITER, {"ann": ["abcdef"], "ann ": ["ghijkl"]})
     with pytest.raises(DataError, match="no id"):
         People(PLAN, WRITER, {" ": ["abcdef"]})
+    with pytest.raises(DataError, match="two ways"):
+        People(PLAN, WRITER, {"Ann": ["abcdef"], "ann": ["ghijkl"]}, unit_key="folded")
+
+
+def test_people_are_known_by_the_keys_of_their_ids_whatever_these_are(tmp_path: Path) -> None:
+    """Whole numbers, bytes and spelled texts: who is refused is refused at once, and everybody else is served."""
+    own = texts_of(4)["p1"]
+    ids: Any = {7: own, b"\x01": own, " ann ": own, np.int64(8): own, 9.0: own}
+    people = People(PLAN, WRITER, ids, simulated=True)
+    assert people.pool == (("7", "01", "ann", "8", "9"),)
+    vault = vault_of(people, tmp_path)
+    run = vault.reserve(PLAN.calibrate(unit=vault.unit, epsilon=8.0, delta=1e-6))
+    for _ in range(PLAN.rounds):
+        vault.enroll(run, Writing(PLAN, WRITER, Letters(), torch.from_numpy(THETA)))
+    for odd in (True, 1.5, None, ("a",)):
+        with pytest.raises(DataError, match="no id"):
+            People(PLAN, WRITER, {odd: own})  # type: ignore[dict-item]
 
 
 def test_an_actor_has_no_stream_of_coins_that_all_would_share() -> None:

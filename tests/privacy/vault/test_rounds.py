@@ -113,6 +113,21 @@ class Placed:
         return np.zeros(1)
 
 
+def test_a_pool_that_changes_between_rounds_is_as_it_was_checked(tmp_path: Path) -> None:
+    users = Scripted([], marks(POOL), pool=[POOL])
+    vault = opened(tmp_path, users)
+    run = vault.reserve(plan_of())
+    for pool in ([*POOL, "P1"], [], [POOL, POOL], [POOL[::-1]]):
+        users.pool = pool if pool and isinstance(pool[0], list) else [pool]
+        vault.enroll(run, still)
+        vault.noisy_sum(run, run.plan.parts()[0].name, Marked())
+    assert sorted(person for (those,), _ in users.met for person in those) == sorted(POOL)
+    users.pool = [[*POOL, "P1"]]
+    with pytest.raises(DataError, match="two unit ids"):
+        vault.reserve(plan_of(clip_norm=2.0))
+    close(vault)
+
+
 def test_what_a_pool_cannot_have_is_refused(tmp_path: Path) -> None:
     answers = RandomizedResponses(name="a", steps=1, users=4, answers=1, noise_multiplier=1.0, rows_per_unit=LENGTH)
     vault = opened(tmp_path, Scripted([], marks(POOL), pool=[POOL]))

@@ -37,7 +37,8 @@ class People:
     Args:
         plan: sizes and bounds.
         writer: the model.
-        texts: of each person by id, in their order; only the first `plan.prompts` that are long enough are read.
+        texts: of each person by id, in their order; only the first `plan.prompts` that are long enough are read. Ids
+            are whatever `tacit.data.unit_keys` takes; they are kept as its keys.
         seed: of the draws of completions, which are each person's own.
         simulated: whether nobody real is behind the texts.
         feedback: how people value completions; None where a public reward does.
@@ -58,11 +59,12 @@ class People:
 
     def __post_init__(self) -> None:
         try:
-            keys = {unit_keys.key(person) for person in self.texts}
+            texts = {unit_keys.key(person, self.unit_key): own for person, own in self.texts.items()}
         except unit_keys.NoKey:
             raise _wrong("somebody has no id", "texts by the id of whom they belong to") from None
-        if len(keys) < len(self.texts):
+        if len(texts) < len(self.texts):
             raise _wrong("an id is spelled in two ways", "all texts of a person under one id")
+        object.__setattr__(self, "texts", texts)  # the vault asks for people by their keys
         if (self.feedback is not None) != (self.plan.feedback == "person"):
             raise _wrong("the plan takes feedback from elsewhere", 'feedback= with feedback="person", and only then')
         self.spec: PublicSpec = self.plan.spec(self.writer)
@@ -118,7 +120,7 @@ class People:
 
     def _draws(self, person: str) -> NDArray[np.float32]:
         """[rows, T] in [0, 1), of a stream that belongs to the id."""
-        key = hashlib.sha256(f"{self.seed}/{unit_keys.key(person)}".encode("utf-8", "surrogatepass")).digest()
+        key = hashlib.sha256(f"{self.seed}/{person}".encode("utf-8", "surrogatepass")).digest()
         generator = np.random.default_rng(int.from_bytes(key, "big"))
         return generator.random((self.plan.rows, self.plan.tokens), np.float32)
 

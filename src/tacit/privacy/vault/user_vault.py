@@ -129,6 +129,7 @@ class UserVault(BaseVault):
         | case | what happens |
         |---|---|
         | somebody comes again, or without an id | is served like everyone and contributes zero |
+        | the pool changes after a plan was admitted | it is as it was checked then, until the next plan is admitted |
         | nobody comes, or fewer than expected | the divisor stays; noise is released |
         | more come than expected | all are served and contribute; answers have as many places as are expected |
         | no answer, or one after the round | zero; the contribution counts as made |
@@ -170,6 +171,7 @@ class UserVault(BaseVault):
         self._void_if_seeded()
         self._checks = IsolationChecks(users.spec)
         self._batch: _EnrolledBatch | None = None
+        self._pool: list[list[str]] = []  # who is known beforehand, as `_require_pool` read and checked it
         self._streams: dict[tuple[str, str], CorrelatedNoise] = {}
 
     @property
@@ -206,11 +208,10 @@ class UserVault(BaseVault):
         open_parts = [part for part in parts if self.steps_left(run, part.name)]
         if not open_parts:
             self.next_step(run, parts[0].name)  # raises PlanExhausted
-        pools = self._pools()
-        placed = isinstance(parts[0], MET) and not pools
+        placed = isinstance(parts[0], MET) and not self._pool
         if hasattr(actor, "places") and not placed:
             raise refused("people of a pool have no places", "users who arrive, each in a place of their own")
-        people, admitted = self._arrivals(run, parts[0], pools)
+        people, admitted = self._arrivals(run, parts[0], self._pool)
         if not self.simulated or any(self.at_block_end(run, part.name) for part in open_parts):
             self._note()
 
@@ -435,7 +436,7 @@ class UserVault(BaseVault):
         return self._unseen(known)
 
     def _require_pool(self, plan: Plan) -> None:
-        """The pool, if there is one, is one that the plan can deal or draw from."""
+        """The pool, read once for all rounds: if there is one, the plan can deal or draw from it."""
         part, pools = plan.parts()[0], self._pools()
         sampled = isinstance(part, PoissonSum)
         if isinstance(part, PoissonSum) and (
@@ -454,6 +455,7 @@ class UserVault(BaseVault):
             unit_keys.require_no_twins(map(arrivals.key, pool), "UserVault", "exact" if self._exact else None)
         if max(map(len, pools), default=0) > self.unit.size:
             raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")
+        self._pool = pools
 
     def _stream(self, run: Run, part: Sum) -> CorrelatedNoise:
         """The part's noise: a block of its own in every process, over the steps that were left when it began."""
