@@ -40,13 +40,14 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import ceiling, fidelity, independent_columns
-from tacit.evaluation.statistics import evaluate, interval
+from tacit.evaluation.statistics import interval
 from tacit.methods import synthesis
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import maze
 from tacit_worlds.agents import iql
+from tacit_worlds.maze_evaluation import evaluate
 from tacit_worlds.maze_layouts import LAYOUTS, Layout
 from tacit_worlds.maze_public import other_rows
 

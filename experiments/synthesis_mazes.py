@@ -18,8 +18,8 @@ from experiments.synthesis_cache import Columns, defaults, kept, rows_of
 from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Policies
 from tacit.evaluation.dynamics import dynamics
-from tacit.evaluation.statistics import Starts, evaluate
 from tacit_worlds import maze
+from tacit_worlds.maze_evaluation import Starts, evaluate
 from tacit_worlds.maze_layouts import LAYOUTS, Layout
 from tacit_worlds.maze_public import other_rows
 

@@ -27,13 +27,14 @@ from tacit.agents.learners import CQL
 from tacit.agents.networks import Mlp
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.report.tables import maze_errors
+from tacit.evaluation.report.tables import simulator_errors
 from tacit.evaluation.sequences import Sequences
 from tacit.methods.synthesis import Raking
 from tacit.units import Unit
 from tacit_worlds import clinic, maze
 from tacit_worlds.agents.q_learning import epsilon_greedy
 from tacit_worlds.maze import LONGEST
+from tacit_worlds.maze_evaluation import world
 from tacit_worlds.maze_public import other_mazes
 
 DELTA = 1e-6
@@ -207,7 +208,7 @@ class MazePeople:
 
     def errors_along(self, sequences: Sequences) -> dict[str, float]:
         """Of the steps inside fragments and at their seams, and how far the simulator has gone elsewhere in the end."""
-        found = maze_errors(self._maze.layout, sequences)
+        found = simulator_errors(world(self._maze.layout), sequences)
         if found is None:
             return {}
         drift = found.drift[np.isfinite(found.drift)]

@@ -55,9 +55,9 @@ from experiments.synthesis_agents import AGENTS, MAZE, TRIVIAL
 from experiments.synthesis_cache import Columns, rows_of
 from experiments.tune_raking import HALLS
 from tacit.envs.rollouts import Policies
-from tacit.evaluation.statistics import Starts, evaluate
 from tacit_worlds import maze
 from tacit_worlds.agents.offline import Watch, train_tables
+from tacit_worlds.maze_evaluation import Starts, evaluate
 from tacit_worlds.maze_layouts import LAYOUTS, Layout
 
 NAME = "tuning_agents"

@@ -32,13 +32,13 @@ from experiments.synthesis_agents import MAZE
 from experiments.table3_fidelity import repeated
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
-from tacit.evaluation.statistics import evaluate
 from tacit.evaluation.two_samples import two_sample
 from tacit.methods.synthesis.diffusion import sample
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.raking import NoisyHistograms, Raking, effective, resampled
 from tacit_worlds import maze
 from tacit_worlds.agents import offline
+from tacit_worlds.maze_evaluation import evaluate
 from tacit_worlds.maze_public import other_rows
 
 HALLS = replace(tune.PUBLIC["halls"], reference=(33.1, 561.3))  # means of a thousand episodes each

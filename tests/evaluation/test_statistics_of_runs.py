@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import DataError
-from tacit.evaluation.statistics import Estimate, apart, bootstrap, compare, iqm, ratio
+from tacit.evaluation.statistics import Estimate, apart, bootstrap, compare, interval, iqm, ratio
 
 
 def test_a_quarter_is_left_out_at_either_end() -> None:
@@ -112,3 +112,11 @@ def test_runs_without_spread_are_apart_or_equal_and_too_few_are_refused() -> Non
         compare({"a": ([1.0], [1.0, 2.0])})
     with pytest.raises(DataError, match="error"):
         compare({"a": ([1.0, 2.0], [1.0, 2.0])}, error=1.0)
+
+
+def test_interval_is_students() -> None:
+    mean, low, high = interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert high - mean == pytest.approx(4.302652729911275 * 1.0 / math.sqrt(3))
+    assert mean - low == pytest.approx(high - mean)
+    assert interval([5.0]) == (5.0, -math.inf, math.inf)

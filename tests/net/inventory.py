@@ -69,6 +69,7 @@ PUBLIC = (
     "tacit_worlds.locomotion",
     "tacit_worlds.lunar_lander",
     "tacit_worlds.maze",
+    "tacit_worlds.maze_evaluation",
     "tacit_worlds.maze_public",
     "tacit.envs.movement",
     "tacit_worlds.populations",

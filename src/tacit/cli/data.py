@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import plain_files
+from tacit.cli import simulators
 from tacit.cli.console import progress, say, say_json
 from tacit.cli.data_declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap
 from tacit.cli.run_folder import CERTIFICATE
@@ -59,8 +60,6 @@ def chain(command: DataChain) -> None:
         DataError: there is nobody.
         FileError: the folder exists or cannot be written.
     """
-    from tacit_worlds.chain import collect, spec
-
     if command.people < 1:
         raise DataError(
             "there are no people", where="data chain", expected="--people of at least 1", remedy="choose another number"
@@ -69,9 +68,10 @@ def chain(command: DataChain) -> None:
     def behaviour(observations: NDArray[Any]) -> NDArray[Any]:
         return np.tile((1 - CHAIN_CHANCE, CHAIN_CHANCE), (len(observations), 1))
 
+    world = simulators.load("chain")
     with progress(f"Simulating {command.people:,} people on the chain"):
-        columns: dict[str, Any] = collect(behaviour, command.people, seed=command.seed)
-        Trajectories.from_arrays(**columns, spec=spec(), unit_name="person", simulated=True).save(command.out)
+        columns: dict[str, Any] = world.collect(behaviour, command.people, seed=command.seed)
+        Trajectories.from_arrays(**columns, spec=world.spec(), unit_name="person", simulated=True).save(command.out)
     say(f"Wrote {command.out}: simulated records of the chain, one unit per person, with propensities.")
 
 
@@ -82,8 +82,6 @@ def clinic(command: DataClinic) -> None:
         DataError: there are no patients or no doctors.
         FileError: the folder exists or cannot be written.
     """
-    from tacit_worlds.clinic import collect, doctors, spec
-
     if min(command.patients, command.doctors) < 1:
         raise DataError(
             "there are no patients, or no doctors",
@@ -91,10 +89,11 @@ def clinic(command: DataClinic) -> None:
             expected="--patients and --doctors of at least 1",
             remedy="choose another number",
         )
+    world = simulators.load("clinic")
     with progress(f"Simulating {command.patients:,} patients of {command.doctors:,} doctor(s)"):
-        staff = doctors(command.doctors, seed=command.seed)
-        columns: dict[str, Any] = collect(command.patients, seed=command.seed, staff=staff, unit=command.unit)
-        data = Trajectories.from_arrays(**columns, spec=spec(), unit_name=command.unit, simulated=True)
+        staff = world.doctors(command.doctors, seed=command.seed)
+        columns: dict[str, Any] = world.collect(command.patients, seed=command.seed, staff=staff, unit=command.unit)
+        data = Trajectories.from_arrays(**columns, spec=world.spec(), unit_name=command.unit, simulated=True)
         data.save(command.out)
     say(f"Wrote {command.out}: simulated records of the clinic, one unit per {command.unit}, with propensities.")
 
@@ -105,19 +104,18 @@ def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") ->
     Raises:
         DataError: there is no such layout, or no step.
     """
-    from tacit_worlds.maze import LAYOUTS, collect, spec
-
     _require_some(layout, steps, "steps")
-    columns: dict[str, Any] = collect(LAYOUTS[layout], steps, seed=seed)
-    return Trajectories.from_arrays(**columns, unit_ids=f":{unit}", spec=spec(LAYOUTS[layout]), simulated=True)
+    world = simulators.load("maze")
+    columns: dict[str, Any] = world.collect(world.LAYOUTS[layout], steps, seed=seed)
+    spec = world.spec(world.LAYOUTS[layout])
+    return Trajectories.from_arrays(**columns, unit_ids=f":{unit}", spec=spec, simulated=True)
 
 
 def _episodes(layout: str, episodes: int, *, seed: int) -> Trajectories:
     """Whole episodes of a maze, each a unit of its own; errors as of `simulate`."""
-    from tacit_worlds.maze import LAYOUTS, goal_episodes
-
     _require_some(layout, episodes, "episodes")
-    data = goal_episodes(LAYOUTS[layout], episodes, seed=seed)
+    world = simulators.load("maze")
+    data = world.goal_episodes(world.LAYOUTS[layout], episodes, seed=seed)
     columns: dict[str, Any] = dict(data.columns)
     return Trajectories.from_arrays(**columns, unit_ids=":episode", spec=data.spec, simulated=True)
 
@@ -128,15 +126,13 @@ def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Traj
     Raises:
         DataError: there is no such layout, no maze, or no number of episodes.
     """
-    from tacit_worlds.maze import LAYOUTS, goal_episodes
-    from tacit_worlds.maze_public import other_mazes
-
     _require_some(layout, mazes, "mazes")
     _require_some(layout, episodes or 0, "episodes")
     assert episodes is not None
     names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
-    worlds = other_mazes(LAYOUTS[layout], mazes, seed=seed)
-    parts = [goal_episodes(maze, episodes, seed=seed + i) for i, maze in enumerate(worlds)]
+    world = simulators.load("maze")
+    others = simulators.load("maze_public").other_mazes(world.LAYOUTS[layout], mazes, seed=seed)
+    parts = [world.goal_episodes(maze, episodes, seed=seed + i) for i, maze in enumerate(others)]
     columns: dict[str, Any] = {
         name: np.concatenate([np.asarray(part.columns[name]) for part in parts]) for name in names
     }
@@ -145,13 +141,12 @@ def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Traj
 
 
 def _require_some(layout: str, count: int, what: str) -> None:
-    from tacit_worlds.maze import LAYOUTS
-
-    if layout not in LAYOUTS or count < 1:
+    known = simulators.load("maze_layouts").LAYOUTS
+    if layout not in known or count < 1:
         raise DataError(
-            f"there is no layout {layout!r}" if layout not in LAYOUTS else f"there are no {what}",
+            f"there is no layout {layout!r}" if layout not in known else f"there are no {what}",
             where="data maze",
-            expected=f"one of {', '.join(LAYOUTS)}, and at least one {what.removesuffix('s')}",
+            expected=f"one of {', '.join(known)}, and at least one {what.removesuffix('s')}",
             remedy=f"choose one of these with --layout, and --{what}",
         )
 

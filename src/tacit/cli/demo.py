@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 
-from tacit.cli import synthesis_runs
+from tacit.cli import simulators, synthesis_runs
 from tacit.cli.budget import promised, thrown_away
 from tacit.cli.console import Advance, progress, say
 from tacit.cli.data import simulate
@@ -20,6 +20,7 @@ from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, set
 from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
+from tacit.envs.rollouts import PlaneWorld
 from tacit.evaluation.canaries import GradientScores, leaps
 from tacit.evaluation.membership import attack, losses
 from tacit.evaluation.one_run import audit, plant
@@ -33,8 +34,6 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
-from tacit_worlds.agents.iql import IqlConfig, train_tables
-from tacit_worlds.maze import LAYOUTS, spec
 
 LAYOUT, DELTA = "umaze", 1e-7
 TRAINING, SAMPLING = "Training with privacy", "Sampling"
@@ -52,7 +51,7 @@ class Size:
         plan: before calibration, without histograms.
         pool: rows that histograms weight; None for the default of `Raking`.
         seeds: agents for each table.
-        agents: how they are trained.
+        agents: how they are trained, as settings of `IqlConfig`.
         stages: points of their learning curves, each with half the steps of the next.
         episodes: of their evaluation.
         pictured: rows of each table in the t-SNE picture.
@@ -66,7 +65,7 @@ class Size:
     plan: TransitionsPlan
     pool: int | None
     seeds: int
-    agents: IqlConfig
+    agents: Mapping[str, Any]
     stages: int
     episodes: int
     pictured: int
@@ -81,7 +80,7 @@ FULL = Size(
     TransitionsPlan(steps=800),
     None,
     3,
-    IqlConfig(steps=6_000, batch=128),
+    {"steps": 6_000, "batch": 128},
     stages=3,
     episodes=300,
     pictured=500,
@@ -95,7 +94,7 @@ USUAL = Size(
     TransitionsPlan(steps=300, sampling_rate=0.003),
     80_000,
     3,
-    IqlConfig(steps=2_400, batch=128, width=64, layer_norm=False),
+    {"steps": 2_400, "batch": 128, "width": 64, "layer_norm": False},
     stages=2,
     episodes=150,
     pictured=300,
@@ -109,7 +108,7 @@ QUICK = Size(
     TransitionsPlan(steps=10, sampling_rate=0.02, width=16, depth=1, warmup=1),
     4_000,
     2,
-    IqlConfig(steps=10, width=8),
+    {"steps": 10, "width": 8},
     stages=3,
     episodes=5,
     pictured=60,
@@ -162,7 +161,8 @@ def _step(watch: Stopwatch, title: str) -> Iterator[Advance]:
 
 def _raked(size: Size) -> TransitionsPlan:
     """The plan, and noisy histograms by which its rows are weighted."""
-    raking = Raking.plane(spec(LAYOUTS[LAYOUT]), population=size.population)
+    maze = simulators.load("maze")
+    raking = Raking.plane(maze.spec(maze.LAYOUTS[LAYOUT]), population=size.population)
     return dataclasses.replace(size.plan, raking=dataclasses.replace(raking, pool=size.pool or raking.pool))
 
 
@@ -181,23 +181,24 @@ def _sections(
     command: Demo, run: RunFolder, release: Release[Synthesizer], data: Trajectories, size: Size, watch: Stopwatch
 ) -> dict[str, Any]:
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
-    layout, real, seed = LAYOUTS[LAYOUT], data.columns, command.seed
+    world = simulators.plane_world(LAYOUT)
+    real, seed = data.columns, command.seed
     with watch.phase(SAMPLING):
         synthetic = synthesis_runs.publish(run, release, size.rows, seed=seed, form=command.format).columns
     rivals, costs = compared(command.compare, release.value.plan, data, size.rows, bins=size.bins, seed=seed)
     controls = tables.ignorant(data.spec, real, size.rows, seed)
     with _step(watch, "Comparing columns, dynamics and single rows"):
         fresh = simulate(LAYOUT, size.population, seed=seed + 1).columns
-        sections = tables.sections(data.spec, synthetic, real, rivals=rivals, seed=seed, names=tables.MAZE_COLUMNS)
-        sections["scores"] += tables.physics(layout, synthetic, controls, rivals)
+        sections = tables.sections(data.spec, synthetic, real, rivals=rivals, seed=seed, names=world.columns)
+        sections["scores"] += tables.physics(world, synthetic, controls, rivals)
         sections["embedding"] = tables.picture(real, synthetic, seed=seed, rows=size.pictured)
         sections["nearest"] = tables.nearest(synthetic, real, fresh, seed=seed)
     shown: list[tuple[str, Kind, tables.Table]] = [
         ("Protected rows", "reference", real),
         ("Synthetic rows", "synthetic", synthetic),
     ]
-    sections["map"] = tables.maze_map(layout, shown, seed=seed)
-    sections |= _agents(shown, [*rivals, *controls], size, seed, watch)
+    sections["map"] = tables.plane_map(world, shown, seed=seed)
+    sections |= _agents(world, shown, [*rivals, *controls], size, seed, watch)
     if command.audit:
         sections["attacks"] = attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
         sections["audits"] = audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
@@ -208,22 +209,28 @@ def _sections(
 
 
 def _agents(
-    shown: list[tuple[str, Kind, tables.Table]], controls: tables.Named, size: Size, seed: int, watch: Stopwatch
+    world: PlaneWorld,
+    shown: list[tuple[str, Kind, tables.Table]],
+    controls: tables.Named,
+    size: Size,
+    seed: int,
+    watch: Stopwatch,
 ) -> dict[str, Any]:
     """What agents learn from each table, and how they get there, beside a policy that learns nothing."""
-    layout, seeds, stages = LAYOUTS[LAYOUT], range(seed, seed + size.seeds), {}
+    iql, seeds, stages = simulators.load("agents.iql"), range(seed, seed + size.seeds), {}
+    longest = size.agents["steps"]
     every = [*shown, *((label, "control", table) for label, table in controls)]
-    for steps in sorted({max(1, size.agents.steps // 2**halvings) for halvings in range(size.stages)}):
-        taught = every if steps == size.agents.steps else shown  # controls are trained in full only
-        config = dataclasses.replace(size.agents, steps=steps)
+    for steps in sorted({max(1, longest // 2**halvings) for halvings in range(size.stages)}):
+        taught = every if steps == longest else shown  # controls are trained in full only
+        config = iql.IqlConfig(**{**size.agents, "steps": steps})
         with _step(watch, f"Training {len(taught) * size.seeds} agents for {steps:,} steps") as advance:
-            policies = train_tables([table for _, _, table in taught], config, seeds=seeds, progress=advance)
+            policies = iql.train_tables([table for _, _, table in taught], config, seeds=seeds, progress=advance)
         stages[steps] = [(label, kind, policy) for (label, kind, _), policy in zip(taught, policies, strict=True)]
     with _step(watch, "Evaluating the agents in the maze"):
-        returns = tables.returns(layout, stages[size.agents.steps], seed=seed, episodes=size.episodes)
-        returns += tables.straight(layout, seed=seed, episodes=size.episodes)
+        returns = tables.returns(world, stages[longest], seed=seed, episodes=size.episodes)
+        returns += tables.untaught(world, seed=seed, episodes=size.episodes)
         trained = {steps: agents[: len(shown)] for steps, agents in stages.items()}
-        return {"returns": returns, "curves": tables.curves(layout, trained, seed=seed, episodes=size.episodes)}
+        return {"returns": returns, "curves": tables.curves(world, trained, seed=seed, episodes=size.episodes)}
 
 
 def compared(

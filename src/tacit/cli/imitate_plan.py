@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from tacit import plain_files
-from tacit.cli import options
+from tacit.cli import options, simulators
 from tacit.cli.budget import promised, require_only
 from tacit.cli.console import progress
 from tacit.cli.options import Missing, given
@@ -26,7 +26,6 @@ from tacit.errors import DataError, FileError
 from tacit.methods import mobility
 from tacit.methods.mobility import baselines, pategail
 from tacit.units import Unit
-from tacit_worlds import city
 
 Kind = Literal["city", "points", "plt", "cells"]
 """Where the days come from."""
@@ -255,7 +254,7 @@ def region(command: Imitate) -> Grid:
         DataError: it is not one of a grid, or the box is empty, not on the earth, or too small.
     """
     if command.simulates:
-        return city.GRID
+        return cast(Grid, simulators.load("city").GRID)
     if command.grid is not None:
         return read_grid(command.grid)
     assert command.box is not None
@@ -386,7 +385,8 @@ def days(command: Imitate, grid: Grid) -> Days:
         assert command.city is not None
         number = days_of_each(command) or 1
         with progress(f"Simulating {command.city:,} people"):
-            return city.city(command.city, number, command.seed, preset=command.preset or "telecom").days
+            made = simulators.load("city").city(command.city, number, command.seed, preset=command.preset or "telecom")
+            return cast(Days, made.days)
     with progress("Reading the records"), in_options():
         if kind == "cells":
             names = {} if command.user is None else {"user": command.user}

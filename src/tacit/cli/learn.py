@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit import hub
 from tacit.agents.policies import Acting
 from tacit.agents.stacked import Stacked
-from tacit.cli import budget, learn_plan
+from tacit.cli import budget, learn_plan, simulators
 from tacit.cli.budget import ledger_path
 from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.learn_plan import Plan, Planned, least_floor, opened, planned, require_sound, unit
@@ -50,8 +50,9 @@ from tacit.methods.experts.votes import PART
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.vault.vault import Vault
-from tacit_worlds import populations
-from tacit_worlds.populations import World
+
+if TYPE_CHECKING:
+    from tacit_worlds.populations import World
 
 FOLDER = "policy"
 GUESSED = (
@@ -210,7 +211,7 @@ def _played(command: Learn, plan: Plan, world: World, scratch: Path) -> Played:
     floor = least_floor(command)
     if command.source is None:
         with progress("Simulating experts"):
-            policies = populations.population(
+            policies = simulators.load("populations").population(
                 world, command.kind or "good", learn_plan.simulated(command), seed=command.seed, floor=floor
             )
     else:
@@ -222,7 +223,7 @@ def _played(command: Learn, plan: Plan, world: World, scratch: Path) -> Played:
     # What real experts' policies play must not be known to anybody: released prefixes are protected by that alone.
     seed = command.seed if learn_plan.nobody(command) else secrets.randbits(128)
     episodes, horizon = command.episodes or learn_plan.EPISODES, command.horizon or world.horizon
-    again = partial(populations.log_blocks, world, policies, episodes, horizon, seed=seed)
+    again = partial(simulators.load("populations").log_blocks, world, policies, episodes, horizon, seed=seed)
     store = scratch / "logs" if policies.count * episodes * horizon > IN_MEMORY else None
     with progress("Playing episodes of all experts"):
         data = Trajectories.from_blocks(again(), spec=world.spec, simulated=learn_plan.nobody(command), store=store)
@@ -363,6 +364,7 @@ def consensus(prefixes: Prefixes, plan: Plan) -> Consensus:
 
 def _returns(command: Learn, planned: Planned, value: Learned, world: World, played: Played | None) -> list[Row]:
     seed, count = command.seed + 1_000_003, command.evaluate
+    populations = simulators.load("populations")
 
     def measured(actor: Acting, label: str, role: Role) -> Row:
         with progress(f"Playing {count:,} episodes ({label})"):
@@ -388,6 +390,7 @@ def _returns(command: Learn, planned: Planned, value: Learned, world: World, pla
 def _own(played: Played, world: World, seed: int) -> Row:
     """What the experts themselves return, at their best."""
     sample = dataclasses.replace(played.experts.take(slice(SAMPLE)), floor=0.0)
+    populations = simulators.load("populations")
     with progress("Playing episodes of the experts themselves"):
         paid = populations.returns(world, populations.Playing(sample), 5, seed=seed, replicates=sample.count)
     each = paid.mean(axis=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from tacit.agents.features import Features, OneHot, Quadratic
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.cli import options, worlds
+from tacit.cli import options, simulators, worlds
 from tacit.cli.budget import require_unit
 from tacit.cli.options import EXPERTS_OPTIONS, Missing, given
 from tacit.cli.plan_declarations import Clone, Learn
@@ -31,8 +31,9 @@ from tacit.methods.experts.consensus import CONSENSUS, Consensus
 from tacit.methods.experts.published import FLOOR, paper, published_setting
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.units import Unit
-from tacit_worlds import populations
-from tacit_worlds.populations import World
+
+if TYPE_CHECKING:
+    from tacit_worlds.populations import World
 
 refused, meaningless = partial(options.refused, "learn"), partial(options.meaningless, "learn")
 _OWN = {
@@ -73,8 +74,8 @@ def require_sound(command: Learn) -> None:
                 raise meaningless(name, "it without --paper, whose settings are published")
     if command.floor is not None and command.stop is not None:
         raise refused("--floor and --stop exclude each other", "one of them", "leave --floor out: --stop needs none")
-    if command.simulates and command.world not in get_args(populations.Name):
-        names = ", ".join(get_args(populations.Name))
+    if command.simulates and command.world not in (known := get_args(simulators.load("populations").Name)):
+        names = ", ".join(known)
         what = (
             "there are no experts" if command.world is None else f"there are no experts of {command.world} to simulate"
         )
@@ -144,18 +145,20 @@ def opened(command: Learn) -> World | None:
         if command.bounds is not None:
             raise meaningless("--bounds", "--world with an environment of Gymnasium")
         return None
-    if command.world in get_args(populations.Name):
+    populations = simulators.load("populations")
+    known = get_args(populations.Name)
+    if command.world in known:
         if command.bounds is not None:
             raise meaningless("--bounds", f"{command.world} without it: it has bounds of its own")
-        return populations.world(cast(populations.Name, command.world))
-    environment = OwnDomain(command.world, known=get_args(populations.Name))
+        return cast("World", populations.world(command.world))
+    environment = OwnDomain(command.world, known=known)
     spec, limit = worlds.public_spec(environment, worlds.read_bounds(command.bounds)), environment.limit or LONGEST
     environment.try_out(command.seed)
     low, high = spec.reward.low[0], spec.reward.high[0]
     total = (min(0.0, low * limit), max(0.0, high * limit))
     space = spec.observation
     box = space if isinstance(space, Box) else Box((0.0,), (space.n - 1.0,))
-    return World(cast(Any, command.world), environment, spec, limit, limit, total, box, ())
+    return cast("World", populations.World(command.world, environment, spec, limit, limit, total, box, ()))
 
 
 def planned(command: Learn, spec: PublicSpec | None, world: World | None) -> Planned:
@@ -341,7 +344,7 @@ def least_floor(command: Learn) -> float:
         return command.floor
     if command.paper:
         return FLOOR
-    return populations.FLOOR if command.simulates else 0.0
+    return float(simulators.load("populations").FLOOR) if command.simulates else 0.0
 
 
 def is_logs(source: Path) -> bool:

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tacit.cli import options
+from tacit.cli import options, simulators
 from tacit.cli.budget import require_unit
 from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.options import SYNTHESIS_OPTIONS, given
@@ -32,7 +32,6 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
-from tacit_worlds.maze_layouts import LAYOUTS
 
 PRIVORL: Literal["privorl"] = "privorl"
 PRIVORL_J: Literal["privorl-j"] = "privorl-j"
@@ -326,16 +325,15 @@ def _require_world(command: Synthesize, spec: PublicSpec) -> None:
     name = command.world
     if name is None:
         return
-    if name != CLINIC and name not in LAYOUTS:
+    layouts = simulators.load("maze_layouts").LAYOUTS
+    if name != CLINIC and name not in layouts:
         raise DataError(
             f"there is no world {name!r}",
             where="--world",
-            expected=f"one of {', '.join((*LAYOUTS, CLINIC))}",
+            expected=f"one of {', '.join((*layouts, CLINIC))}",
             remedy="choose one of these, or leave --world out",
         )
-    from tacit_worlds import clinic, maze
-
-    bounds = clinic.spec() if name == CLINIC else maze.spec(LAYOUTS[name])
+    bounds = simulators.load("clinic").spec() if name == CLINIC else simulators.load("maze").spec(layouts[name])
     if (bounds.observation, bounds.action) != (spec.observation, spec.action):
         raise DataError(
             f"the records have other bounds than {name}",

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tacit.cli import budget, options, run_folder, shards, synthesis_runs
+from tacit.cli import budget, options, run_folder, shards, simulators, synthesis_runs
 from tacit.cli.budget import open_ledger
 from tacit.cli.console import complain, progress, say
 from tacit.cli.options import Missing, given
@@ -38,6 +38,7 @@ from tacit.cli.synthesis_plan import (
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
+from tacit.envs.rollouts import PlaneWorld
 from tacit.errors import DataError, HardwareError, PlanError
 from tacit.evaluation.sequences import Sequences
 from tacit.hardware import torch_device
@@ -46,7 +47,6 @@ from tacit.methods.synthesis.baselines.plan import table_plan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
-from tacit_worlds.maze_layouts import LAYOUTS, Layout
 
 refused, meaningless = partial(options.refused, "synthesize"), partial(options.meaningless, "synthesize")
 Columns = Mapping[str, np.ndarray[Any, Any]]
@@ -306,16 +306,16 @@ def sections(
     data, size = sources.data, synthesis_runs.size_of(release)
     real = None if sources.shown is None else sources.shown.columns
     contents = tables.sections(data.spec, synthetic.columns, real, seed=command.seed)
-    layout = LAYOUTS.get(command.world or "")
+    world = None if command.world in (None, CLINIC) else simulators.plane_world(command.world)
     scores = contents.get("scores", ())
-    if layout is not None:
-        scores += tables.physics(layout, synthetic.columns, ())
+    if world is not None:
+        scores += tables.physics(world, synthetic.columns, ())
         panels: list[tuple[str, Any, tables.Table]] = [("Synthetic rows", "synthetic", synthetic.columns)]
         if real is not None:
             panels.insert(0, ("Protected rows", "reference", real))
-        contents["map"] = tables.maze_map(layout, panels, seed=command.seed)
+        contents["map"] = tables.plane_map(world, panels, seed=command.seed)
     if command.method == PRIVORL_J:
-        whole = _whole(command, release, synthetic, sources, layout)
+        whole = _whole(command, release, synthetic, sources, world)
         contents["whole_trajectories"], scores = whole["whole_trajectories"], scores + whole["scores"]
     contents["scores"] = scores
     if real is None:
@@ -328,7 +328,7 @@ def sections(
 
 
 def _whole(
-    command: Synthesize, release: Release[Any], synthetic: Sequences, sources: Sources, layout: Layout | None
+    command: Synthesize, release: Release[Any], synthetic: Sequences, sources: Sources, world: PlaneWorld | None
 ) -> dict[str, Any]:
     from tacit.evaluation.report import tables
 
@@ -341,6 +341,6 @@ def _whole(
         None if public is None else Sequences.of(public),
         longest=release.value.plan.longest,
         seed=command.seed,
-        layout=layout,
+        world=world,
         **line,
     )

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tacit import plain_files
 from tacit.agents.heads import Gaussian
+from tacit.cli import simulators
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Array, Domain, FloatArray
@@ -26,8 +27,6 @@ from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.errors import DataError, FileError, PlanError, TacitError
 from tacit.methods.policy_gradient import AnyPlan, OneHot, Policy
 from tacit.methods.policy_gradient.recipes import Recipe
-from tacit_worlds import populations
-from tacit_worlds.gym import simulator
 
 TACITS_OWN = ("river-swim", "dosing-0", "dosing-1", "clinic")
 """Environments that Gymnasium does not know."""
@@ -128,8 +127,10 @@ def playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]
         DataError: the environment is unknown or not one for this policy, or it cannot be shown.
     """
     builtin = own(name) if name in TACITS_OWN else None
-    if name in get_args(populations.Name):
-        world = populations.world(cast(populations.Name, name))
+    populations = simulators.load("populations")
+    known = get_args(populations.Name)
+    if name in known:
+        world = populations.world(name)
         builtin = world.domain, world.spec, world.evaluation
     if builtin is not None:
         if render:
@@ -141,9 +142,7 @@ def playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]
             )
         domain, spec, limit = builtin
     else:
-        environment = OwnDomain(
-            name, known=(*TACITS_OWN, *get_args(populations.Name)), **({"render_mode": "human"} if render else {})
-        )
+        environment = OwnDomain(name, known=(*TACITS_OWN, *known), **({"render_mode": "human"} if render else {}))
         domain, spec, limit = environment, _spec_of(environment, policy), environment.limit or LONGEST
     _require_fit(name, policy, spec)
     return domain, limit
@@ -166,7 +165,9 @@ def rendering() -> Iterator[None]:
 def own(name: str) -> tuple[Domain, PublicSpec, int] | None:
     """One of tacit's own simulators, with its bounds and its longest episode."""
     registered = _REGISTERED.get(name)
-    return None if registered is None else simulator(registered)
+    if registered is None:
+        return None
+    return cast(tuple[Domain, PublicSpec, int], simulators.load("gym").simulator(registered))
 
 
 def _spec_of(domain: GymDomain, policy: Policy) -> PublicSpec:

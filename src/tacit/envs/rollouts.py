@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from tacit.errors import DataError
 
 __all__ = [
     "Domain",
+    "PlaneWorld",
     "Policies",
     "Policy",
     "Remembered",
@@ -57,7 +58,7 @@ def require_physical(where: str, positive: Mapping[str, float], nonnegative: Map
 
 
 class Policies(Protocol):
-    """K deterministic policies that act together, as the agents of `tacit.agents` that learn from tables do."""
+    """K deterministic policies that act together, as agents that learn from tables do."""
 
     @property
     def members(self) -> int:
@@ -71,6 +72,35 @@ Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 Policy = Callable[[Array], Array]
 """Observations [N] or [N, d] to the probabilities [N, A] of the actions."""
+
+
+@dataclass(frozen=True)
+class PlaneWorld:
+    """A public simulator of point masses in a plane with walls, whose rows begin with a position, as a report asks it.
+
+    Attributes:
+        columns: name and unit of each scalar column: observations, actions, rewards, next observations.
+        cells: rows of the plane's cells, '#' for a wall; x grows with the row and y with the column.
+        origin: cell 0 covers [-origin, 1 - origin] on both axes.
+        goal: where it is, (x, y).
+        starts: from where policies are evaluated, such as "all", the first, and "far".
+        ignorant: a policy that learns nothing, and what a report calls it.
+        step: states [N, 4] and actions [N, a] to true next states [N, 4].
+        reward: states [N, 4] to true rewards [N].
+        in_wall: positions [N, 2] to whether they lie inside walls, [N].
+        evaluate: (policies, starts=, seed=, episodes=) to the mean normalised return of each policy, [K].
+    """
+
+    columns: Sequence[tuple[str, str]]
+    cells: tuple[str, ...]
+    origin: float
+    goal: tuple[float, float]
+    starts: tuple[str, ...]
+    ignorant: tuple[str, Policies]
+    step: Callable[[FloatArray, Array], FloatArray]
+    reward: Callable[[FloatArray], FloatArray]
+    in_wall: Callable[[FloatArray], npt.NDArray[np.bool_]]
+    evaluate: Callable[..., FloatArray]
 
 
 class Domain(Protocol):

@@ -16,10 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from tacit.envs.rollouts import Policies
 from tacit.errors import DataError
-from tacit_worlds.maze import normalised, random_start, rollout
-from tacit_worlds.maze_layouts import Layout, far_cells
 
 Floats = npt.NDArray[np.float64]
 Key = TypeVar("Key", bound=Hashable)
@@ -184,49 +181,6 @@ def _table(scores: npt.ArrayLike) -> Floats:
 
 def _bad(what: str, expected: str) -> DataError:
     return DataError(what, where="statistics", expected=expected, remedy="pass one score a run, all of them finite")
-
-
-# What an agent trained on a table is worth in the real (here: simulated) task, and intervals over seeds.
-
-
-Starts = Literal["all", "far"]
-
-
-@dataclass(frozen=True)
-class Straight:
-    """A controller that runs at the goal of a maze as if there were no walls: a policy that learns nothing.
-
-    Attributes:
-        goal: cell of the goal.
-    """
-
-    goal: tuple[int, int]
-    members = 1
-
-    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Actions [1, N, 2] for observations [1, N, 4] or [N, 4]."""
-        states = np.asarray(observations, np.float32)
-        wanted = 10.0 * (np.array(self.goal, np.float32) - states[..., :2]) - 1.5 * states[..., 2:]
-        return np.clip(wanted, -1.0, 1.0).reshape(1, -1, 2)
-
-
-def evaluate(
-    layout: Layout, policies: Policies, *, starts: Starts, seed: int, episodes: int = 300
-) -> npt.NDArray[np.float64]:
-    """Mean normalised return of each policy in a maze, [K]: 0 is D4RL's random policy, 100 its controller.
-
-    Args:
-        layout: the maze; episodes last its horizon and never end early (D4RL's dense evaluation).
-        policies: K of them, all from the same starts.
-        starts: `all` draws them from every free cell as D4RL does; `far` only from cells whose shortest way to the
-            goal is at least half the longest one, where a policy that runs straight at the goal meets walls.
-        seed: of the starts.
-        episodes: how many starts.
-    """
-    cells = far_cells(layout) if starts == "far" else None
-    first = random_start(layout, episodes, np.random.default_rng(seed), cells=cells)
-    returns = rollout(layout, policies.act, np.broadcast_to(first, (policies.members, *first.shape)))
-    return np.asarray(normalised(layout, returns).mean(axis=-1))
 
 
 def interval(values: npt.ArrayLike, *, confidence: float = 0.95) -> tuple[float, float, float]:

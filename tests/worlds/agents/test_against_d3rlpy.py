@@ -18,11 +18,11 @@ import torch
 from tests.worlds.agents import losses
 from torch import nn
 
-from tacit.evaluation.statistics import evaluate
 from tacit_worlds import maze
 from tacit_worlds.agents import iql, td3_bc
 from tacit_worlds.agents.offline import Batch, Members
 from tacit_worlds.agents.perceptrons import Layers
+from tacit_worlds.maze_evaluation import evaluate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -27,7 +27,7 @@ from tacit.evaluation.report.evidence import (
     pictured,
     taken,
 )
-from tacit.evaluation.report.whole_trajectories import WholeTrajectories, map_chart, maze_plane, trajectories
+from tacit.evaluation.report.whole_trajectories import WholeTrajectories, map_chart, plane_of_cells, trajectories
 
 Reference = Literal["simulated", "public"]
 _NAMES = {"simulated": "Protected rows (simulated)", "public": "Public rows", None: ""}
@@ -41,10 +41,10 @@ _NO_RECORDS = Banner(
 
 @dataclass(frozen=True)
 class Map:
-    """A maze and the tables drawn over it, one panel each.
+    """A plane with walls and the tables drawn over it, one panel each.
 
     Attributes:
-        cells: rows of the maze, '#' for a wall; x grows with the row and y with the column.
+        cells: rows of its cells, '#' for a wall; x grows with the row and y with the column.
         origin: cell 0 covers [-origin, 1 - origin] on both axes.
         goal: (x, y), or None.
         panels: the tables.
@@ -232,7 +232,7 @@ def _map(drawn: Map | None) -> Section:
     drawings = []
     if drawn is not None:
         style = styles((panel.label, panel.kind) for panel in drawn.panels)
-        plane = maze_plane(drawn.cells, drawn.origin, drawn.goal)
+        plane = plane_of_cells(drawn.cells, drawn.origin, drawn.goal)
         for panel in drawn.panels:
             rows = f"{len(panel.positions):,} rows"
             title = f"{panel.label}: positions of {rows} in the maze"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.columns import dimensions
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.rollouts import Policies
-from tacit.evaluation.dynamics import Dynamics, dynamics
+from tacit.envs.rollouts import PlaneWorld, Policies
+from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import (
     FIELDS,
     ceiling,
@@ -43,33 +44,18 @@ from tacit.evaluation.report.whole_trajectories import (
     drawn_lines,
     drawn_paths,
     lengths_and_returns,
-    maze_plane,
+    plane_of_cells,
     trajectory_scores,
 )
 from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, trajectory_statistics
-from tacit.evaluation.statistics import Starts, Straight, evaluate, interval
+from tacit.evaluation.statistics import interval
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
 if TYPE_CHECKING:
     from tacit.evaluation.membership import LossAttack
-    from tacit_worlds.maze import Layout
 
 Table = Mapping[str, NDArray[Any]]
 Named = Sequence[tuple[str, Table]]
-MAZE_COLUMNS = (
-    ("x", "cells"),
-    ("y", "cells"),
-    ("x velocity", "cells/s"),
-    ("y velocity", "cells/s"),
-    ("x force", ""),
-    ("y force", ""),
-    ("reward", ""),
-    ("next x", "cells"),
-    ("next y", "cells"),
-    ("next x vel.", "cells/s"),
-    ("next y vel.", "cells/s"),
-)
-"""Name and unit of each scalar column of a maze table, in the order of `fidelity.flatten`."""
 
 _POINTS = 2_500
 _LEVELS = np.linspace(0.0, 1.0, 101)
@@ -187,11 +173,11 @@ def closeness(
     return _scores(words, lambda table: fidelity(reference, table, spec=spec), synthetic, controls, rivals, best)
 
 
-def physics(layout: Layout, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
-    """Errors against the maze's own simulator, and the share of rows inside walls.
+def physics(world: PlaneWorld, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
+    """Errors against the world's own simulator, and the share of rows inside walls.
 
     Args:
-        layout: the maze.
+        world: that the rows are of.
         synthetic: the released rows.
         controls, rivals: (label, table) each.
     """
@@ -201,7 +187,8 @@ def physics(layout: Layout, synthetic: Table, controls: Named, rivals: Named = (
         "reward": ("Reward", "mean error; 0 is exact"),
         "in_wall": ("Inside walls", "share of rows; 0 is best"),
     }
-    return _scores(words, lambda table: maze_dynamics(layout, table), synthetic, controls, rivals)
+    measure = partial(dynamics, step=world.step, reward=lambda state, *_: world.reward(state), in_wall=world.in_wall)
+    return _scores(words, measure, synthetic, controls, rivals)
 
 
 def _scores(
@@ -229,57 +216,44 @@ def _scores(
     )
 
 
-def maze_dynamics(layout: Layout, table: Table) -> Dynamics:
-    """`dynamics` against the maze's own simulator; rewards are those of a row's own observation, as in its data."""
-    from tacit_worlds import maze
-
-    return dynamics(
-        table,
-        step=lambda state, action: maze.step(state, action, layout),
-        reward=lambda state, action, following: maze.reward(layout, state[:, :2]),
-        in_wall=lambda position: maze.in_wall(layout, position),
-    )
-
-
 def returns(
-    layout: Layout, agents: Sequence[tuple[str, Kind, Policies]], *, seed: int, episodes: int
+    world: PlaneWorld, agents: Sequence[tuple[str, Kind, Policies]], *, seed: int, episodes: int
 ) -> tuple[Return, ...]:
-    """What (label, kind, policies) trained on each table are worth from all and from far starts, over their seeds.
+    """What (label, kind, policies) trained on each table are worth from each of the world's starts, over their seeds.
 
     Args:
-        layout: the maze.
+        world: where they act.
         agents: the policies of each table, one per training seed (at least two, for an interval).
         seed: of the starts, which are the same for all.
         episodes: starts of each evaluation.
     """
     rows = []
     for label, kind, policies in agents:
-        for starts in get_args(Starts):
-            worth = interval(evaluate(layout, policies, starts=starts, seed=seed, episodes=episodes))
+        for starts in world.starts:
+            worth = interval(world.evaluate(policies, starts=starts, seed=seed, episodes=episodes))
             mean, low, high = (round(value, 1) for value in worth)
             rows.append(Return(label, kind, f"{starts} starts", mean, low, high, policies.members))
     return tuple(rows)
 
 
-def straight(layout: Layout, *, seed: int, episodes: int) -> tuple[Return, ...]:
-    """What a policy that runs straight at the goal and learns nothing is worth, from the starts of `returns`.
+def untaught(world: PlaneWorld, *, seed: int, episodes: int) -> tuple[Return, ...]:
+    """What the world's policy that learns nothing is worth, from the starts of `returns`.
 
     Args:
-        layout: the maze.
+        world: where it acts.
         seed: of the starts.
         episodes: starts of each evaluation.
     """
+    label, policy = world.ignorant
     rows = []
-    for starts in get_args(Starts):
-        (worth,) = (
-            evaluate(layout, Straight(layout.goal), starts=starts, seed=seed, episodes=episodes).round(1).tolist()
-        )
-        rows.append(Return("Straight at the goal", "control", f"{starts} starts", worth, worth, worth, seeds=0))
+    for starts in world.starts:
+        (worth,) = world.evaluate(policy, starts=starts, seed=seed, episodes=episodes).round(1).tolist()
+        rows.append(Return(label, "control", f"{starts} starts", worth, worth, worth, seeds=0))
     return tuple(rows)
 
 
 def curves(
-    layout: Layout,
+    world: PlaneWorld,
     stages: Mapping[int, Sequence[tuple[str, Kind, Policies]]],
     *,
     seed: int,
@@ -288,15 +262,16 @@ def curves(
     """Return from all starts against the length of training: whole runs of each length, never checkpoints of one.
 
     Args:
-        layout: the maze.
+        world: where they act.
         stages: the agents, as for `returns`, by the training steps of their runs; the same labels at every length.
         seed: of the starts, which are the same for all.
         episodes: starts of each evaluation.
     """
+    everywhere = world.starts[0]
     worth: dict[tuple[str, Kind], list[tuple[float, float, float]]] = {}
     for _, agents in sorted(stages.items()):
         for label, kind, policies in agents:
-            estimate = interval(evaluate(layout, policies, starts="all", seed=seed, episodes=episodes))
+            estimate = interval(world.evaluate(policies, starts=everywhere, seed=seed, episodes=episodes))
             worth.setdefault((label, kind), []).append(estimate)
     steps = np.array(sorted(stages), np.float64)
     return tuple(
@@ -304,18 +279,15 @@ def curves(
     )
 
 
-def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed: int) -> Map:
-    """Positions of some rows of each (label, kind, table) over the maze."""
-    from tacit_worlds.maze_layouts import CELL_ORIGIN
-
+def plane_map(world: PlaneWorld, panels: Sequence[tuple[str, Kind, Table]], *, seed: int) -> Map:
+    """Positions of some rows of each (label, kind, table) over the world's plane."""
     generator = np.random.default_rng(seed)
     points = []
     for label, kind, table in panels:
         positions = np.asarray(table["observations"])
         chosen = generator.choice(len(positions), size=min(_POINTS, len(positions)), replace=False)
         points.append(Points(label, kind, positions[np.sort(chosen), :2].astype(np.float64).round(3)))
-    goal = (float(layout.goal_position[0]), float(layout.goal_position[1]))
-    return Map(layout.cells, CELL_ORIGIN, goal, tuple(points))
+    return Map(world.cells, world.origin, world.goal, tuple(points))
 
 
 def _names(spec: PublicSpec) -> list[tuple[str, str]]:
@@ -425,7 +397,7 @@ def whole_trajectories(
     *,
     longest: int,
     seed: int,
-    layout: Layout | None = None,
+    world: PlaneWorld | None = None,
     state: tuple[int, str] = (0, "observation_0"),
 ) -> dict[str, Any]:
     """A report's fields on trajectories as wholes: `whole_trajectories` and `scores`.
@@ -437,12 +409,10 @@ def whole_trajectories(
         public: of nobody who is among the reference, from which TrajScore learns what trajectories are like.
         longest: public number of steps of the longest trajectory.
         seed: of what is chosen to be drawn, and of TrajScore.
-        layout: the maze that they are paths through; without one, trajectories with discrete actions are time lines.
+        world: whose plane they are paths through; without one, trajectories with discrete actions are time lines.
         state: column of the observation in time lines, and its name.
     """
-    from tacit_worlds.maze_layouts import CELL_ORIGIN
-
-    errors = None if layout is None else maze_errors(layout, synthetic)
+    errors = None if world is None else simulator_errors(world, synthetic)
     close = None
     if reference is not None and public is not None:
         close = _trajectory_score(synthetic, reference, public, longest, seed)
@@ -450,10 +420,10 @@ def whole_trajectories(
     room = 0.05 * float(np.ptp(total)) or 1.0
     returns = float(total.min()) - room, float(total.max()) + room  # of released trajectories, and so public
     box, column = spec.observation, state[0]
-    lines = layout is None and isinstance(spec.action, Discrete) and isinstance(box, Box)
+    lines = world is None and isinstance(spec.action, Discrete) and isinstance(box, Box)
     pictures = WholeTrajectories(
-        drawings=_drawn(synthetic, reference, seed, paths=layout is not None, column=column if lines else None),
-        plane=None if layout is None else maze_plane(layout.cells, CELL_ORIGIN, layout.goal_position),
+        drawings=_drawn(synthetic, reference, seed, paths=world is not None, column=column if lines else None),
+        plane=None if world is None else plane_of_cells(world.cells, world.origin, world.goal),
         state=Axis(state[1], box.low[column], box.high[column]) if lines and isinstance(box, Box) else None,
         figures=lengths_and_returns(synthetic, reference, longest=longest, returns=returns),
         errors=() if errors is None else ((SYNTHETIC, "synthetic", errors.along),),
@@ -461,18 +431,11 @@ def whole_trajectories(
     return {"whole_trajectories": pictures, "scores": trajectory_scores(errors, close)}
 
 
-def maze_errors(layout: Layout, sequences: Sequences) -> SequenceDynamics | None:
-    """Errors against the maze's own simulator; None where every row starts inside a wall."""
-    from tacit_worlds import maze
-
-    states = np.asarray(sequences.columns["observations"])
-    if maze.in_wall(layout, states[:, :2]).all():
+def simulator_errors(world: PlaneWorld, sequences: Sequences) -> SequenceDynamics | None:
+    """Errors against the world's own simulator; None where every row starts inside a wall."""
+    if world.in_wall(np.asarray(sequences.columns["observations"])[:, :2]).all():
         return None
-    return sequence_dynamics(
-        sequences,
-        lambda state, action: maze.step(state, action, layout),
-        known=lambda state: ~maze.in_wall(layout, state[:, :2]),
-    )
+    return sequence_dynamics(sequences, world.step, known=lambda state: ~world.in_wall(state[:, :2]))
 
 
 def _drawn(

@@ -258,7 +258,7 @@ def _errors(shown: WholeTrajectories, style: dict[str, str]) -> list[Chart]:
 
 
 def wall_boxes(cells: Sequence[str], origin: float) -> Array:
-    """[W, 4] low and high corner (x, y, x, y) of each wall ('#') of a maze whose cell 0 covers [-origin, 1 -
+    """[W, 4] low and high corner (x, y, x, y) of each wall ('#') of a plane whose cell 0 covers [-origin, 1 -
     origin]."""
     # x grows with the row and y with the column.
     places = [(i, j) for i, row in enumerate(cells) for j, cell in enumerate(row) if cell == "#"]
@@ -266,8 +266,8 @@ def wall_boxes(cells: Sequence[str], origin: float) -> Array:
     return np.concatenate([low, low + 1.0], axis=1)
 
 
-def maze_plane(cells: Sequence[str], origin: float, goal: Sequence[float] | Array | None) -> Plane:
-    """A whole maze, with its walls and its goal; arguments as of `wall_boxes`."""
+def plane_of_cells(cells: Sequence[str], origin: float, goal: Sequence[float] | Array | None) -> Plane:
+    """A whole plane, with its walls and its goal; arguments as of `wall_boxes`."""
     frame = (-origin, -origin, len(cells) - origin, len(cells[0]) - origin)
     return Plane(frame, wall_boxes(cells, origin), None if goal is None else np.array(goal, np.float64))
 

@@ -1,16 +1,15 @@
-"""Returns of policies in the maze, and intervals over seeds."""
+"""What policies are worth in a maze, and what it tells a report."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tacit.evaluation.statistics import evaluate, interval
 from tacit_worlds import maze
+from tacit_worlds.maze_evaluation import evaluate, world
 from tacit_worlds.maze_layouts import LAYOUTS, far_cells
 
 
@@ -51,9 +50,20 @@ def test_the_scale_is_d4rls() -> None:
     assert maze.normalised(LAYOUTS["umaze"], [68.537689, 193.662856]) == pytest.approx([0, 100])
 
 
-def test_interval_is_students() -> None:
-    mean, low, high = interval([1.0, 2.0, 3.0])
-    assert mean == 2.0
-    assert high - mean == pytest.approx(4.302652729911275 * 1.0 / math.sqrt(3))
-    assert mean - low == pytest.approx(high - mean)
-    assert interval([5.0]) == (5.0, -math.inf, math.inf)
+def test_a_world_is_asked_as_its_maze_is() -> None:
+    layout, shown = LAYOUTS["umaze"], world(LAYOUTS["umaze"])
+    rows = maze.collect(layout, 50, seed=0)
+    states, actions = (np.asarray(rows[name], np.float64) for name in ("observations", "actions"))
+    assert (shown.step(states, actions) == maze.step(states, actions, layout)).all()
+    assert (shown.reward(states) == maze.reward(layout, states[:, :2])).all()
+    assert not shown.in_wall(states[:, :2]).any()
+    assert shown.in_wall(np.zeros((1, 2))).all()
+    assert shown.goal == tuple(layout.goal)
+    still = Constant(((0, 0),))
+    assert shown.starts == ("all", "far")
+    assert shown.evaluate(still, starts="far", seed=3, episodes=5) == evaluate(
+        layout, still, starts="far", seed=3, episodes=5
+    )
+    label, straight = shown.ignorant
+    assert label == "Straight at the goal"
+    assert (straight.act(np.float32([[0.0, 0.0, 0.0, 0.0]])) == 1.0).all()
