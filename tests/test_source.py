@@ -216,8 +216,8 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 402,
-    "lines": 84_000,
+    "files": 403,
+    "lines": 84_100,
     "functions": 4_960,
     "private functions of at most three lines used once": 102,
     "class names defined more than once": 71,
