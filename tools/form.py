@@ -2,7 +2,7 @@
 
     files, lines            of Python below src/
     functions               and how many per 1,000 lines
-    crumbs                  private functions of at most three lines that are used once
+    crumbs                  private functions of at most three lines that are used once: called, not handed on
     names                   of classes that are defined more than once
     private docstrings      lines of docstrings on names that are not public
     long errors             `raise` statements of more than two lines
@@ -70,10 +70,13 @@ def measure(folders: tuple[Path, ...]) -> Form:
     owners = defaultdict(set)
     for path, node in functions:
         owners[node.name].add(path)
+    calls = {path: Counter(_calls(tree)) for path, tree in trees.items()}
     crumbs = [
         _place(path, node, node.name)
         for path, node in functions
-        if _is_small(node) and sum(uses[user][node.name] for user in {*paths} - owners[node.name] | {path}) == 1
+        if _is_small(node)
+        and calls[path][node.name] == 1
+        and sum(uses[user][node.name] for user in {*paths} - owners[node.name] | {path}) == 1
     ]
     classes = defaultdict(list)
     for path, node, _ in found:
@@ -120,6 +123,13 @@ def _uses(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+def _calls(tree: ast.AST) -> Iterator[str]:
+    """Every name of a function or method that is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield getattr(node.func, "id", getattr(node.func, "attr", ""))
+
+
 def _is_small(node: Function) -> bool:
     """Whether a function is private and so short that it may be a crumb; a decorated one has other users."""
     body = node.body[1:] if _docstring(node) is not None else node.body
@@ -129,7 +139,7 @@ def _is_small(node: Function) -> bool:
 
 
 def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.endswith("__")
+    return name.startswith("_") and not name.endswith("_")
 
 
 def _docstring(node: Definition) -> ast.Expr | None:

@@ -382,8 +382,9 @@ class Ingest:
         space = self._spec.observation
         if self._simulated or isinstance(space, Discrete):
             return
-        ends = zip(space.low, space.high, space.categories, strict=True)
-        judged = np.array([not labels and not _round((low, high)) for low, high, labels in ends])
+        sides = (space.low, space.high)  # limits that people agree on have at most two significant digits, as float32
+        low, high = ([np.float32(f"{value:.1e}") == np.float32(value) for value in side] for side in sides)
+        judged = np.array([not (labels or (a and b)) for a, b, labels in zip(low, high, space.categories, strict=True)])
         observed, following = self._fitted["observations"], self._fitted["next_observations"]
         if judged.any() and any(
             r.equals(space.low, space.high, judged) for r in (observed, observed.joined(following))
@@ -428,11 +429,6 @@ class _Range:
         with np.errstate(over="ignore"):
             seen = np.stack([self.low, self.high]).astype(np.float32)
         return np.array_equal(seen[:, judged], np.asarray([low, high], dtype=np.float32)[:, judged])
-
-
-def _round(values: Sequence[float]) -> bool:
-    """Whether all have at most two significant digits (as float32), as limits that people agree on do."""
-    return all(np.float32(f"{value:.1e}") == np.float32(value) for value in values)
 
 
 def _array(values: Any) -> Array:

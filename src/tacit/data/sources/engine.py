@@ -73,7 +73,8 @@ def rows_of(table: Table, used: Sequence[str], query: str, engine: Any) -> Gener
             raise KeyboardInterrupt
         full = issubclass(kind, (duckdb.OutOfMemoryException, duckdb.IOException))
         if named is not None and int(named[1]) < len(table.kinds):
-            wrong = _not_a_number(table, list(table.kinds)[int(named[1])])
+            what = f"the column {list(table.kinds)[int(named[1])]!r} has a cell that is not a number"
+            wrong = DataError(what, where=table.name, expected="finite numbers", remedy=NUMBERS)
         raise failed[0] if failed else _full(table) if full else wrong
 
     schema = pa.schema([(name, table.kinds[name]) for name in used])
@@ -96,11 +97,6 @@ def _full(table: Table) -> FileError:
         expected="free space beside the folder that is written, for all columns in use",
         remedy="free some space, or write to another disk; nothing was left behind",
     )
-
-
-def _not_a_number(table: Table, name: str) -> DataError:
-    what = f"the column {name!r} has a cell that is not a number"
-    return DataError(what, where=table.name, expected="finite numbers", remedy=NUMBERS)
 
 
 def _uncomputable(what: str, table: Table) -> DataError:

@@ -237,16 +237,13 @@ def refuse_overlooked(where: str, header: Sequence[str], fields: Fields, spec: P
         for name in header if read == getattr(fields, field) else ():
             stem, _, number = name.rpartition("_")
             if stem == field[:-1] and number.isdigit() and name not in read:
+                bounded = read[0] if len(read) == 1 else f"{read[0]} to {read[-1]}"
                 raise DataError(
                     f"the column {name!r} has no public bounds, and would be left out",
                     where=where,
-                    expected=f"{_listed(read)} alone, as the bounds have it",
+                    expected=f"{bounded} alone, as the bounds have it",
                     remedy="declare bounds for this column too, or rename it if it is no part of the records",
                 )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
 def _keys(unit: str, episode: str | None) -> list[str]:

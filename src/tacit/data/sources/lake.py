@@ -70,7 +70,9 @@ def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
                 expected=f"files that are called {', '.join(SUFFIXES)}",
                 remedy="check the folder, or the pattern",
             )
-        found += [(file, _partition(file)) for file in files]
+        for file in files:
+            pairs = (part.partition("=") for part in file.parts[:-1] if "=" in part)  # of folders KEY=VALUE
+            found.append((file, {unquote(key): unquote(value) for key, _, value in pairs}))
     real = [os.path.realpath(file) for file, _ in found]
     if len(set(real)) != len(real):
         raise FileError("a file is there twice", where="sources", expected="each once", remedy="correct the list")
@@ -289,9 +291,3 @@ def _texts(names: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
     import pyarrow as pa
 
     return dict.fromkeys(names, pa.string())
-
-
-def _partition(path: Path) -> dict[str, str]:
-    """Keys and values of the folders KEY=VALUE that a file lies in."""
-    pairs = (part.partition("=") for part in path.parts[:-1] if "=" in part)
-    return {unquote(key): unquote(value) for key, _, value in pairs}

@@ -99,7 +99,9 @@ def _episodes(dataset: minari.MinariDataset, where: str) -> Iterator[tuple[Mappi
     while True:
         pair, damaged = None, False
         try:
-            pairs = pairs or _pairs(dataset)
+            if pairs is None:
+                metadata, indices = dataset.storage.get_episode_metadata, dataset.episode_indices
+                pairs = zip(metadata(indices), dataset.storage.get_episodes(indices), strict=True)
             pair = next(pairs, None)
         except Exception:
             damaged = True
@@ -108,11 +110,6 @@ def _episodes(dataset: minari.MinariDataset, where: str) -> Iterator[tuple[Mappi
         if pair is None:
             return
         yield pair
-
-
-def _pairs(dataset: minari.MinariDataset) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    indices = dataset.episode_indices
-    return zip(dataset.storage.get_episode_metadata(indices), dataset.storage.get_episodes(indices), strict=True)
 
 
 def _transitions(

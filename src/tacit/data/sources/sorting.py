@@ -347,7 +347,9 @@ def _blocks(
                 elif target in ("terminations", "truncations"):
                     block[target] = _flags(cells[pairs[0][1]], target, table)
                 else:
-                    block[target] = np.stack([_plain(cells[name]) for _, name in pairs], axis=1)
+                    plain = [cells[name] for _, name in pairs]  # NaN, which is refused, of what is no number
+                    numbers = [part if part.dtype != object else numbers_of(part) for part in plain]
+                    block[target] = np.stack(numbers, axis=1)
             if "terminations" not in block:
                 block["terminations"] = np.zeros(batch.num_rows, np.bool_)
             yield block
@@ -385,11 +387,6 @@ def _numpy(column: Any) -> Array:
         each = np.array([*column.dictionary.to_pylist(), None], dtype=object)
         return np.asarray(each[column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)])
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
-
-
-def _plain(cells: Array) -> Array:
-    """Numbers of cells without a declared column: NaN, which is refused, of what is none."""
-    return cells if cells.dtype != object else numbers_of(cells)
 
 
 def _flags(cells: Array, target: str, table: Table) -> Array:

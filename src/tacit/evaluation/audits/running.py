@@ -201,7 +201,12 @@ def _audited(
         if case.with_noise is None:
             worlds = [bounds.with_noise(world, factor) for world in _worlds(alone)]
         else:
-            again = made([_weakened(job, factor) for job in (crowds if case.apart else first)])
+            weaker = []  # the same passes with so many times the noise, and other seeds
+            for job in crowds if case.apart else first:
+                other = 2**24 + round(1e6 * factor)
+                noise = None if job.noise is None else job.noise + other
+                weaker.append(replace(job, factor=factor, seed=job.seed + other, noise=noise))
+            again = made(weaker)
             if case.apart:  # of canaries that were out, and of those that were in
                 scores, present = _crowd(again, "scores")
                 worlds = [scores[~present], scores[present]]
@@ -262,13 +267,6 @@ def _largest(refuted: Callable[[float], bool]) -> float | None:
         else:
             low = middle + 1
     return largest
-
-
-def _weakened(job: _Job, factor: float) -> _Job:
-    """The same pass with so many times the noise, and other seeds."""
-    other = 2**24 + round(1e6 * factor)
-    noise = None if job.noise is None else job.noise + other
-    return replace(job, factor=factor, seed=job.seed + other, noise=noise)
 
 
 def _singles(case: Case, source: str, epsilon: float, delta: float, effort: Effort, noise: int | None) -> list[_Job]:

@@ -52,8 +52,10 @@ class PersonGradient:
         prompts, _ = split_observations(plan, flat["observations"])
         vectors = torch.zeros(people * plan.prompts, len(theta))
         answered = torch.nonzero(whole)[:, 0]
+        written = flat["actions"].reshape(-1, plan.completions, flat["actions"].shape[1])
         for some in torch.split(answered, TOGETHER) if len(answered) else ():
-            done, values = split_actions(plan, prompts[some], _rows_of(flat["actions"], some, plan.completions))
+            actions = written[some.numpy()].reshape(-1, written.shape[2])
+            done, values = split_actions(plan, prompts[some], actions)
             vectors[some] = self._gradients(done, values, rewards[some], theta)
         total = vectors.view(people, plan.prompts, -1).sum(dim=1)
         return np.asarray(total.numpy(), np.float64) / (plan.prompts * plan.completions * plan.tokens)
@@ -82,9 +84,3 @@ def advantages(plan: AlignmentPlan, rewards: Tensor, values: Tensor) -> Tensor:
     others = (gains.sum(dim=1, keepdim=True) - gains) / (plan.completions - 1)
     segment = plan.segment if len(plan.looks) > 1 else plan.tokens
     return (gains - others).repeat_interleave(segment, dim=2)[..., : plan.tokens]
-
-
-def _rows_of(actions: NDArray[Any], prompts: Tensor, completions: int) -> NDArray[Any]:
-    """Rows of these prompts, of all rows [B K, a]."""
-    grouped = actions.reshape(-1, completions, actions.shape[1])
-    return np.asarray(grouped[prompts.numpy()].reshape(-1, actions.shape[1]))

@@ -89,12 +89,6 @@ class MixedTraining:
         return accountants.gaussian_epsilon(delta, mu)
 
 
-def published_release(trajectories: int, horizon: int, epsilon: float, delta: float) -> tuple[float, float]:
-    """(epsilon, delta) of the released prefixes as published: basic composition, and T in delta."""
-    # horizon: T
-    return 2 * trajectories * epsilon, trajectories * horizon * delta
-
-
 def published_total(release: tuple[float, float], training: tuple[float, float]) -> tuple[float, float]:
     """(epsilon, delta) of both stages as Theorem 5.6 adds them up."""
     return release[0] + training[0], release[1] + training[1]

@@ -238,16 +238,13 @@ class Starts:
         level = rng.random(n)
         order = np.argsort(blocks, kind="stable")
         for days in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1) if n else ():
-            homes = self._homes(int(blocks[days[0]]))
+            block = int(blocks[days[0]])
+            number = max(1, round(self.homes * float(self.probabilities[block])))
+            same = np.random.default_rng([self.seed, block])  # so that a block's homes are the same ones always
+            homes = self.grid.draw_within(np.full(number, block), self.factor, same)
             weights = np.cumsum(1.0 / np.arange(1, len(homes) + 1))
             cells[days] = homes[np.searchsorted(weights, level[days] * weights[-1], side="right")]
         return cells
-
-    def _homes(self, block: int) -> Ints:
-        """The cells [k] of a block's homes, the same ones always."""
-        number = max(1, round(self.homes * float(self.probabilities[block])))
-        rng = np.random.default_rng([self.seed, block])
-        return self.grid.draw_within(np.full(number, block), self.factor, rng)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values for `from_json`; probabilities to eight digits, blocks without any left out."""

@@ -316,15 +316,11 @@ def nonnegative(log: Logged, problem: Problem, spec: PublicSpec) -> tuple[np.nda
     discounted = log.discount(problem.gamma)
     discounted *= weights(log)
     units, ends = np.nonzero(log.terminations)
-    after = discounted[units, ends] * _rest(log.step[units, ends], problem)
+    # after each termination, sum of gamma^(k - t) over the steps k that were left before the horizon
+    lengths = np.concatenate([[0.0], np.cumsum(problem.gamma ** np.arange(problem.horizon))])
+    after = discounted[units, ends] * (problem.gamma * lengths[problem.horizon - 1 - log.step[units, ends]])
     total = discounted.sum(axis=1) + np.bincount(units, after, minlength=len(discounted))
     rewards = np.einsum("ul,ul->u", discounted, log.rewards)
     least, most = problem.payments(spec)
     low, high = rewards - least * total, most * total - rewards
     return np.maximum(low, 0) / log.episodes, np.maximum(high, 0) / log.episodes
-
-
-def _rest(step: np.ndarray, problem: Problem) -> np.ndarray:
-    """sum of gamma^(k - t) over the steps k after each t of `step` and before the horizon."""
-    lengths = np.concatenate([[0.0], np.cumsum(problem.gamma ** np.arange(problem.horizon))])
-    return np.asarray(problem.gamma * lengths[problem.horizon - 1 - step])

@@ -210,7 +210,9 @@ class Discretisation:
 
     def _numbers(self, axis: Axis, cell: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.float64]:
         edges, share = np.asarray(axis.edges), np.full(len(cell), 0.5)
-        if self.decoding == "uniform" and not _whole(axis):
+        first = axis.edges[0]
+        whole = first % 1 == 0.5 and axis.edges == tuple(first + i for i in range(len(axis.edges)))  # as of `_values`
+        if self.decoding == "uniform" and not whole:
             share = rng.random(len(cell))
             if axis.column != DIFFERENCES:
                 share[cell == 0], share[cell == len(edges) - 2] = 0.0, 1.0
@@ -243,11 +245,6 @@ def _adapted(values: NDArray[np.float64], even: NDArray[np.float64]) -> tuple[fl
 
 def _values(column: str, count: int, index: int = 0, *, first: int = 0) -> Axis:
     return Axis(column, index, tuple((first + np.arange(count + 1) - 0.5).tolist()))
-
-
-def _whole(axis: Axis) -> bool:
-    """Whether the axis is cut into whole numbers, as `_values` does."""
-    return axis.edges[0] % 1 == 0.5 and axis.edges == tuple(axis.edges[0] + i for i in range(len(axis.edges)))
 
 
 def _within(values: NDArray[Any], space: Box | Discrete) -> NDArray[Any]:

@@ -143,19 +143,12 @@ def consistent(measured: Sequence[Measured]) -> dict[Clique, Array]:
     meet."""
     total = records(measured)
     counts = {measurement.axes: measurement.counts for measurement in measured}
+    meets = {tuple(sorted(set(a.axes) & set(b.axes))) for a, b in combinations(measured, 2)} - {()}
     for _ in range(_ROUNDS):
-        for shared in _shared([measurement.axes for measurement in measured]):
-            counts |= _agreeing(
-                shared, [measurement for measurement in measured if set(shared) <= set(measurement.axes)], counts
-            )
+        for shared in sorted(meets, key=lambda clique: (len(clique), clique)):
+            counts |= _agreeing(shared, [one for one in measured if set(shared) <= set(one.axes)], counts)
         counts = {axes: simplex(values, total) for axes, values in counts.items()}
     return counts
-
-
-def _shared(cliques: Sequence[Clique]) -> list[Clique]:
-    """The sets of columns in which two marginals meet, small ones first."""
-    meets = {tuple(sorted(set(a) & set(b))) for a, b in combinations(cliques, 2)}
-    return sorted(meets - {()}, key=lambda clique: (len(clique), clique))
 
 
 def _agreeing(shared: Clique, holders: Sequence[Measured], counts: dict[Clique, Array]) -> dict[Clique, Array]:
