@@ -37,21 +37,13 @@ _NAME = "shard-{:05}.parquet"
 
 @dataclass(frozen=True)
 class Shards:
-    """What `spec.json` says of a folder of shards.
+    """What `spec.json` says of a folder of shards."""
 
-    Args:
-        folder: where they are.
-        count: how many.
-        episode: name of the column with the episode id, if there is one.
-        fields: names of columns where they are not the usual ones, as `Fields.named` takes them.
-        exact: whether ids that differ by case or form alone are different units; else they are refused.
-    """
-
-    folder: Path
-    count: int
-    episode: str | None
-    fields: tuple[str, ...]
-    exact: bool = False
+    folder: Path  # where they are
+    count: int  # how many
+    episode: str | None  # name of the column with the episode id, if there is one
+    fields: tuple[str, ...]  # names of columns where they are not the usual ones, as `Fields.named` takes them
+    exact: bool = False  # whether ids that differ by case or form alone are different units; else they are refused
 
     def read(self, rank: int, ranks: int, *, digest_key: bytes | None, store: Path) -> Trajectories:
         """The shards of one of several ranks: number `rank` and every `ranks`-th after it.

@@ -34,35 +34,26 @@ Next = Literal["keep", "drop"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is made of a table.
+    """What is made of a table."""
 
-    Args:
-        unit: column of the unit's id, or `EACH_TRANSITION` or `EACH_EPISODE`.
-        episode: column of the episode's id, which may begin again for each unit where rows are ordered by time; None
-            takes all rows of a unit between terminations and truncations.
-        time: what orders the rows of an episode, a column or an expression: numbers, or dates and times; of several,
-            each orders the rows that those before it leave equal. None keeps the table's order.
-        next: build the next observation from the next row of the episode; its last row is truncated ("keep", where the
-            next observation is its own) or left out ("drop"). None reads the columns of next observations.
-        where: expression that says which rows are read; windows see these alone.
-        qualify: expression that says which of these rows are kept once windows have seen them.
-        reward: expression of the reward.
-        actions: name of an action's column in the spec -> its expression; "" names the only one.
-        columns: likewise of the observation's columns.
-        fields: names of the columns; None takes `Fields.of`.
-        unit_key: what ids of units are that differ by case or form alone (see `tacit.data.unit_keys`).
-    """
-
-    unit: str
+    unit: str  # column of the unit's id, or `EACH_TRANSITION` or `EACH_EPISODE`
+    # column of the episode's id, which may begin again for each unit where rows are ordered by time; None takes all
+    # rows of a unit between terminations and truncations
     episode: str | None = None
+    # what orders the rows of an episode, a column or an expression: numbers, or dates and times; of several, each
+    # orders the rows that those before it leave equal. None keeps the table's order.
     time: str | Sequence[str] | None = None
+    # build the next observation from the next row of the episode; its last row is truncated ("keep", where the next
+    # observation is its own) or left out ("drop"). None reads the columns of next observations.
     next: Next | None = None
-    where: str | None = None
-    qualify: str | None = None
-    reward: str | None = None
+    where: str | None = None  # expression that says which rows are read; windows see these alone
+    qualify: str | None = None  # expression that says which of these rows are kept once windows have seen them
+    reward: str | None = None  # expression of the reward
+    # name of an action's column in the spec -> its expression; "" names the only one
     actions: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
-    fields: Fields | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)  # likewise of the observation's columns
+    fields: Fields | None = None  # names of the columns; None takes `Fields.of`
+    # what ids of units are that differ by case or form alone (see `tacit.data.unit_keys`)
     unit_key: UnitKey | None = None
 
     @property

@@ -114,20 +114,14 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicReport(ABC):
-    """What a report of any kind holds: public values alone.
+    """What a report of any kind holds: public values alone."""
 
-    Attributes:
-        title: of the release.
-        certificate: the release's certificate as `Certificate.to_json()` gives it, verified by the caller. The promise
-            in words, the profile, what is not protected and whether the records are simulated are read from it alone.
-        verify: the shell commands with which a reader recomputes the promise.
-        costs: (name, value) pairs on run time, memory and size.
-    """
-
-    title: str
+    title: str  # of the release
+    # the release's certificate as `Certificate.to_json()` gives it, verified by the caller. The promise in words, the
+    # profile, what is not protected and whether the records are simulated are read from it alone.
     certificate: Mapping[str, Any]
-    verify: tuple[str, ...]
-    costs: tuple[tuple[str, str], ...] = ()
+    verify: tuple[str, ...]  # the shell commands with which a reader recomputes the promise
+    costs: tuple[tuple[str, str], ...] = ()  # (name, value) pairs on run time, memory and size
 
     @property
     def simulated(self) -> bool:

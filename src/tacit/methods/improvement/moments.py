@@ -112,21 +112,15 @@ def grouped(group: NDArray[np.int64], values: Float64, groups: int) -> Float64:
 
 @dataclass(frozen=True, eq=False)
 class Scales(Json):
-    """Where the columns and the rewards lie, as the noisy look says.
+    """Where the columns and the rewards lie, as the noisy look says."""
 
-    Args:
-        centre, spread: mean and standard deviation of each of the policy's columns, [d].
-        rows: how many rows a unit has, on average.
-        reward_centre, reward_spread: mean and standard deviation of a reward, in the records' own unit.
-        units: how many units the learning fold has.
-    """
-
-    centre: np.ndarray
+    centre: np.ndarray  # centre, spread: mean and standard deviation of each of the policy's columns, [d]
     spread: np.ndarray
-    rows: float
+    rows: float  # how many rows a unit has, on average
+    # reward_centre, reward_spread: mean and standard deviation of a reward, in the records' own unit
     reward_centre: float
     reward_spread: float
-    units: float
+    units: float  # how many units the learning fold has
 
     def standard(self, seen: Float64, columns: tuple[int, ...]) -> Float64:
         """Memories [T, D] -> y [T, d], cut at `FARTHEST`."""
@@ -216,21 +210,14 @@ def psi(y: Float64) -> Float64:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Noisy sums over all units, by action.
+    """Noisy sums over all units, by action."""
 
-    Args:
-        products: sum phi phi^T, [A, n, n].
-        changes: sum phi (gamma psi' - psi)^T, [A, n, m]; m is 0 where the plan imitates or nothing follows.
-        rewards: sum phi x, [A, n]; [A, 0] where the plan imitates.
-        noise: standard deviations of the noise in an entry of each of the three (off the diagonal of the first less).
-        units: how many units the sums are over, as the noisy look says.
-    """
-
-    products: Float64
-    changes: Float64
-    rewards: Float64
+    products: Float64  # sum phi phi^T, [A, n, n]
+    changes: Float64  # sum phi (gamma psi' - psi)^T, [A, n, m]; m is 0 where the plan imitates or nothing follows
+    rewards: Float64  # sum phi x, [A, n]; [A, 0] where the plan imitates
+    # standard deviations of the noise in an entry of each of the three (off the diagonal of the first less)
     noise: tuple[float, float, float]
-    units: float
+    units: float  # how many units the sums are over, as the noisy look says
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,25 +37,16 @@ GRID = 1_001
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySums:
-    """Noisy sums over the N units that are present, of numbers u in [floor, 1].
+    """Noisy sums over the N units that are present, of numbers u in [floor, 1]."""
 
-    Args:
-        total: sum of u.
-        count: N.
-        squares: sum of u^2.
-        noise: standard deviations of the Gaussian noise in these three, independent of one another.
-        population: a public number that N cannot exceed.
-        floor: the least that u can be, -1 or 0.
-        expected: how many units the public expects, for point estimates; None is the population.
-    """
-
-    total: float
-    count: float
-    squares: float
+    total: float  # sum of u
+    count: float  # N
+    squares: float  # sum of u^2
+    # standard deviations of the Gaussian noise in these three, independent of one another
     noise: tuple[float, float, float]
-    population: int
-    floor: float
-    expected: float | None = None
+    population: int  # a public number that N cannot exceed
+    floor: float  # the least that u can be, -1 or 0
+    expected: float | None = None  # how many units the public expects, for point estimates; None is the population
 
     @property
     def mean(self) -> float:

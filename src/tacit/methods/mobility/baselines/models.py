@@ -223,19 +223,13 @@ class Transitions:
 
 @dataclass(frozen=True, eq=False)
 class BlockChain:
-    """The simulator: days of blocks, each block a uniform cell of it that is drawn again for every day.
+    """The simulator: days of blocks, each block a uniform cell of it that is drawn again for every day."""
 
-    Args:
-        grid, factor, vocabulary: as for `Transitions`.
-        starts: [K] probabilities of the first block.
-        matrix: [K, K] probabilities of the next block.
-    """
-
-    grid: Grid
+    grid: Grid  # grid, factor, vocabulary: as for `Transitions`
     factor: int
     vocabulary: tuple[int, ...]
-    starts: Floats
-    matrix: Floats
+    starts: Floats  # [K] probabilities of the first block
+    matrix: Floats  # [K, K] probabilities of the next block
 
     def generate(self, days: int, *, seed: int = 0) -> Days:
         """So many days, each of a person of its own."""
