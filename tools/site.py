@@ -45,6 +45,7 @@ REFERENCE = {
         "tacit_worlds.agents.td3_bc.Td3BcConfig",
         "tacit_worlds.agents.edac.EdacConfig",
     ),
+    "Worlds": ("tacit_worlds.gym", "tacit_worlds.maze_evaluation"),
     "Statistics": ("tacit.evaluation.statistics",),
     "Hub": ("tacit.hub", "tacit.hub.sharing"),
     "Errors": ("tacit.errors",),

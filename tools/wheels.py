@@ -3,7 +3,8 @@
     python tools/wheels.py python3.11 python3.12     # which Pythons install them; by default the one that runs this
 
 One wheel has the C kernels, for this platform; one has none, for every platform. Each is checked for size and installed
-with every Python, the core alone; then `tools/installed.py` runs there, and what was installed is weighed.
+with every Python, the core alone; then `tools/installed.py` runs there, what was installed is weighed, and
+`tools/installed.py` runs again beside Gymnasium.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ def main() -> None:
                 print(f"{python}, {wheel.name}: {found.total() / 1e6:.0f} MB")
                 print("  " + ", ".join(f"{name} {size / 1e6:.1f}" for name, size in found.most_common(12)))
                 faults += [f"the core with {python} is too large"] * (found.total() > LARGEST_CORE)
+                subprocess.run([str(inside), "-m", "pip", "install", "-q", "gymnasium>=1.2,<2"], check=True)
+                subprocess.run([str(inside), str(ROOT / "tools" / "installed.py")], check=True)
     sys.exit("; ".join(faults) or None)
 
 
