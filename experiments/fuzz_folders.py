@@ -27,11 +27,11 @@ from experiments import fuzz_records, fuzz_releases
 from experiments.fuzz_cases import EXCHANGED, Reader
 from experiments.fuzz_mutations import OUTSIDE, Mutation
 from tacit import Ledger, hub
-from tacit.cli.run_folder import RunFolder
 from tacit.errors import TacitError
 from tacit.evaluation import audits
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger import checkpoint
+from tacit.study.folder import RunFolder
 
 INPUT = ".input"
 """The file that holds an input until it is unpacked."""

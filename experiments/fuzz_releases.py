@@ -15,7 +15,6 @@ from experiments.fuzz_bombs import tensor_bomb
 from experiments.fuzz_cases import GRID, SPEC, UNIT, Reader, days, trajectories
 from tacit import Box, Certificate, Ledger, Vault, hub
 from tacit.cli import generate, imitate_plan, worlds
-from tacit.cli.run_folder import RunFolder
 from tacit.data import spec_files
 from tacit.data.mobility import trips
 from tacit.privacy.certificate.certificate import Release
@@ -23,6 +22,7 @@ from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger import store as ledger_store
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.state import replay
+from tacit.study.folder import RunFolder
 
 SECRET = bytes(range(32))
 PLAN_ID = "0123456789abcdef"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger.register import Register as Register
     from tacit.privacy.vault.user_vault import UserVault as UserVault
     from tacit.privacy.vault.vault import Vault as Vault
+    from tacit.study.study import Study as Study
     from tacit.units import Unit as Unit
 
 _HOMES = {
@@ -44,6 +45,7 @@ _HOMES = {
     "RdpOrder": "privacy.ledger.ledger",
     "Register": "privacy.ledger.register",
     "Release": "privacy.certificate.certificate",
+    "Study": "study.study",
     "TacitError": "errors",
     "Trajectories": "data.trajectories",
     "Unit": "units",

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from test_synthesize import PROMISE, SPEC, write_records
 
-from tacit.cli import main, run_folder
+from tacit.cli import main
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.study import folder as run_folder
 
 METHOD = ("--method", "privsyn", "--bins", "4", "--rows", "20")
 TWICE = ("--budget-epsilon", "8", "--budget-delta", "2e-4")

@@ -17,7 +17,6 @@ from torch import nn
 from vault_cases import Regression, Rewards, SumPlan
 
 from tacit import hub
-from tacit.cli.run_folder import RunFolder
 from tacit.data import Box, Discrete, Fields, PublicSpec, Trajectories
 from tacit.methods.synthesis import TransitionsPlan, fit
 from tacit.privacy.certificate.certificate import Certificate
@@ -25,6 +24,7 @@ from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
+from tacit.study.folder import RunFolder
 from tacit.units import Unit
 
 PRIVATE_ID, PRIVATE_VALUE = "CANARY-7f3a", 2.71875

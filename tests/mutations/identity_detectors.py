@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from vault_cases import told_apart_by_rewards
 
-from tacit.cli import budget
-from tacit.cli.plan_declarations import Imitate
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.errors import DataError, LedgerError
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
+from tacit.study.account import Account, Words
+from tacit.study.folder import RunFolder
 from tacit.units import Unit
 
 SPEC = PublicSpec(Box((0.0,), (9.0,)), Discrete(2), Box((0.0,), (9.0,)), "declared", terminals=False)
@@ -123,24 +122,27 @@ def one_ledger_for_all_sources(folder: Path) -> None:
     files = folder / "a.csv", folder / "b.csv"
     for path in files:
         path.write_text("user\n")
-    command = Imitate(source=files, out=folder / "out", ledger=folder / "both.ledger", epsilon=1.0, delta=1e-4)
-    with budget.open_ledger(command, Unit("person", "add_or_remove", 100)) as ledger:
+    with paying(files, folder / "both.ledger").opened(RunFolder(folder)) as ledger:
         ledger.note("look", "an entry")
     for path in files:
-        alone = Imitate(source=(path,), out=folder / "out", epsilon=1.0, delta=1e-4)
-        assert refused(lambda alone=alone: budget.require_only(alone)), "a second ledger for the same people"
+        assert refused(paying((path,)).require_only), "a second ledger for the same people"
 
 
 def one_ledger_for_a_folder_and_its_parts(folder: Path) -> None:
     """A folder of records, a folder in it and the folder around it are the same people: the first one's ledger pays."""
     nested = [folder / "all", folder / "all" / "some", folder / "all" / "some" / "one"]
     nested[-1].mkdir(parents=True)
-    commands = [Imitate(source=(path,), out=folder / "out", epsilon=1.0, delta=1e-4) for path in nested]
-    with budget.open_ledger(commands[1], Unit("person", "add_or_remove", 100)) as ledger:
+    with paying((nested[1],)).opened(RunFolder(folder)) as ledger:
         ledger.note("look", "an entry")
-    for command in (commands[0], commands[2]):
-        assert refused(lambda command=command: budget.require_only(command)), "a second ledger for the same people"
-        budget.require_only(dataclasses.replace(command, ledger=folder / "all" / "some.ledger"))
+    for path in (nested[0], nested[2]):
+        assert refused(paying((path,)).require_only), "a second ledger for the same people"
+        paying((path,), folder / "all" / "some.ledger").require_only()
+
+
+def paying(sources: tuple[Path, ...], ledger: Path | None = None) -> Account:
+    """What pays for a release of these records."""
+    unit, words = Unit("person", "add_or_remove", 100), Words("people", "imitation", "made of", "imitate")
+    return Account(sources=sources, unit=unit, epsilon=1.0, delta=1e-4, words=words, ledger=ledger)
 
 
 def edits_move_no_half(folder: Path) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import unicodedata
 from typing import Any
 
 import pytest
 
-from tacit.cli import budget
 from tacit.data import codes, ingest, unit_keys
 from tacit.data.codes import Digests, Names
 from tacit.data.sources import keyed
 from tacit.data.sources.expressions import Expression
 from tacit.privacy.vault.records import Reader
+from tacit.study import account
+from tacit.study.account import Account
 
 
 def halves_by_rows(patch: pytest.MonkeyPatch) -> None:
@@ -93,9 +95,14 @@ def invisible_after_form(patch: pytest.MonkeyPatch) -> None:
 
 def folders_unseen(patch: pytest.MonkeyPatch) -> None:
     """A ledger is known with the very folder that was named, not with those in it and around it."""
-    patch.setattr(budget, "_notes_around", lambda source: iter(()))
+    patch.setattr(account, "_notes_around", lambda source: iter(()))
 
 
 def ledger_with_the_first_source(patch: pytest.MonkeyPatch) -> None:
     """The ledger is noted with the first of several files alone."""
-    patch.setattr(budget, "sources", lambda command: (command.data,))
+    note = Account._note
+
+    def first(self: Account, ledger: Any, noted: list[Any]) -> None:
+        note(dataclasses.replace(self, sources=self.sources[:1]), ledger, noted)
+
+    patch.setattr(Account, "_note", first)

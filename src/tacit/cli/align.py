@@ -17,22 +17,10 @@ from tacit.agents.language import gguf_files
 from tacit.agents.language.adapters import Bias
 from tacit.agents.language.judges import Judge
 from tacit.agents.language.texts import Writer, vocabulary
-from tacit.cli import budget, options
+from tacit.cli import options
 from tacit.cli.console import progress, say
 from tacit.cli.options import ALIGNMENT_OPTIONS, require_least
 from tacit.cli.policy_declarations import Align, Complete
-from tacit.cli.run_folder import (
-    CERTIFICATE,
-    REPORT,
-    SIMULATED,
-    VERIFY,
-    RunFolder,
-    certify,
-    finish,
-    require_free,
-    require_packages,
-    settings_of,
-)
 from tacit.data import unit_keys
 from tacit.errors import DataError, FileError
 from tacit.evaluation.report import AlignmentReport, Sample, Wrote
@@ -51,12 +39,25 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
+from tacit.study.account import Account, Words, promised
+from tacit.study.folder import (
+    CERTIFICATE,
+    REPORT,
+    SIMULATED,
+    VERIFY,
+    RunFolder,
+    certify,
+    finish,
+    require_free,
+    require_packages,
+    settings_of,
+)
 from tacit.units import Unit, UnitKey
 
 Planned = AlignmentPlan | PreferencePlan
 
 FOLDER, CHECKPOINT, PRIVATE = "model", "checkpoint", "private"
-WORDS = budget.Words(
+WORDS = Words(
     people="people",
     doing="alignment",
     done="learned from",
@@ -103,7 +104,8 @@ def align(command: Align) -> None:
     if command.dry_run:
         say("Dry run: no text of a person was read and nothing was spent.")
         return
-    budget.require_payable(command, plan, WORDS, resumed=command.resume)
+    account = _account(command, plan)
+    account.require_payable(plan, resumed=command.resume)
     with RunFolder.attempt(command.out, "align", settings, resume=command.resume) as run:
         if run.inside(FOLDER).exists():
             loaded = hub.load(run.inside(FOLDER))
@@ -123,7 +125,12 @@ def align(command: Align) -> None:
     say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
     shown = " ".join(public[0].split()[:SHORT])
     say(f'Try      tacit complete {run.path} --prompts "{shown}" --reference')
-    say(f"Budget   tacit ledger show {budget.ledger_path(command)}")
+    say(f"Budget   tacit ledger show {account.path}")
+
+
+def _account(command: Align, plan: Planned) -> Account:
+    unit, epsilon, _ = promised(plan)
+    return command.account(unit, WORDS, epsilon=epsilon)
 
 
 def complete(command: Complete) -> None:
@@ -233,9 +240,8 @@ def _learned(command: Align, plan: Planned, writer: Writer, reward: Judge | None
     key = command.key or Path.home() / ".tacit" / f"{command.out.resolve().name}.key"
     key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (
-        budget.opened(command, plan, run) as ledger,
+        _account(command, plan).opened(run) as ledger,
         Register(run.inside(PRIVATE) / "register", key=key) as register,
-        budget.spending(ledger, WORDS),
         progress("Meeting people") as advance,
     ):
         return fit(
@@ -261,8 +267,7 @@ def _learned_from_pairs(command: Align, plan: PreferencePlan, writer: Writer, ru
             people, pairs = rated_pairs(people, rated)
         data = pairs_of(plan, writer, people, pairs, unit_key=command.unit_key, simulated=command.simulated)
     with (
-        budget.opened(command, plan, run) as ledger,
-        budget.spending(ledger, WORDS),
+        _account(command, plan).opened(run) as ledger,
         progress("Learning from preferences") as advance,
     ):
         return fit_preferences(

@@ -17,10 +17,11 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import data_declarations, declarations, plan_declarations, policy_declarations, sharing
-from tacit.cli.console import Interrupted, complain, say
+from tacit.cli import data_declarations, declarations, plan_declarations, policy_declarations, sharing, verbs
+from tacit.cli.console import complain, say
 from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
+from tacit.study.narration import Interrupted
 
 UNEXPECTED, BAD_FILE, BAD_WORDS = 1, 6, 2
 """Exit codes beside those of `tacit.errors`."""
@@ -65,7 +66,7 @@ FUNCTIONS: dict[type, str] = {
     data_declarations.SpecCheck: "spec.check",
     plan_declarations.Synthesize: "synthesize.synthesize",
     plan_declarations.Evaluate: "evaluate.evaluate",
-    policy_declarations.Improve: "improve.improve",
+    verbs.Improve: "verbs.run",
     plan_declarations.Train: "train.train",
     plan_declarations.Learn: "learn.learn",
     plan_declarations.Imitate: "imitate.imitate",

@@ -12,7 +12,6 @@ from tacit.cli import declarations
 from tacit.cli.console import progress, require_new, say
 from tacit.cli.declarations import Audit
 from tacit.cli.options import refused
-from tacit.cli.run_folder import CERTIFICATE, RunFolder
 from tacit.errors import CertificateError, FileError
 from tacit.evaluation import audits
 from tacit.evaluation.audits.running import CASES
@@ -29,6 +28,7 @@ from tacit.evaluation.report import (
 )
 from tacit.evaluation.report.blocks import PublicReport
 from tacit.privacy.certificate.certificate import Certificate
+from tacit.study.folder import CERTIFICATE, RunFolder
 
 COLUMNS = ("method", "parts", "unit", "certified ε", "lower bound", "by", "power", "runs", "CPU s")
 WIDE = 160

@@ -9,20 +9,14 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import FileError
 from tacit.plain_text import escaped
-
-Advance = Callable[..., None]
-"""Called with (done, total, ...); what follows is not shown."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """An interruption with public words about what it cost; those of any other interruption are not shown."""
+from tacit.study.narration import Advance
 
 
 def say(text: str = "") -> None:
@@ -95,6 +89,22 @@ class _Lines:
         if self._tenths < tenths < 10:
             print(f"{self._title} ... {10 * tenths} %", file=sys.stderr, flush=True)
         self._tenths = tenths
+
+
+class Console:
+    """Tells a study's news to the person at the terminal."""
+
+    def say(self, text: str = "") -> None:
+        """On stdout."""
+        say(text)
+
+    def warn(self, text: str) -> None:
+        """On stderr."""
+        complain(text)
+
+    def progress(self, title: str) -> AbstractContextManager[Advance]:
+        """A bar, or lines."""
+        return progress(title)
 
 
 def require_new(path: Path) -> None:

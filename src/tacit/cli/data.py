@@ -14,7 +14,6 @@ from tacit import plain_files
 from tacit.cli import simulators
 from tacit.cli.console import progress, say, say_json
 from tacit.cli.data_declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap
-from tacit.cli.run_folder import CERTIFICATE
 from tacit.data import fields_of
 from tacit.data.sources.tables import parquet_description
 from tacit.data.spec import PublicSpec
@@ -22,6 +21,7 @@ from tacit.data.store import read_queried, read_unit
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
 from tacit.privacy.certificate.certificate import Certificate
+from tacit.study.folder import CERTIFICATE
 
 MINARI_METADATA = Path("data", "metadata.json")
 """In the folder of a Minari dataset."""

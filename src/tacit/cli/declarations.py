@@ -10,8 +10,9 @@ from tyro.conf import Positional, arg, subcommand
 
 from tacit.cli.data_declarations import Data, Spec
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsFormat, Synthesize, Train
-from tacit.cli.policy_declarations import Align, Complete, Improve
+from tacit.cli.policy_declarations import Align, Complete
 from tacit.cli.sharing import Hub
+from tacit.cli.verbs import Improve
 
 # fmt: off
 Audited = Literal[

@@ -11,12 +11,10 @@ import numpy as np
 import torch
 
 from tacit.cli import simulators, synthesis_runs
-from tacit.cli.budget import promised, thrown_away
 from tacit.cli.console import Advance, progress, say
 from tacit.cli.data import simulate
 from tacit.cli.options import refused
 from tacit.cli.plan_declarations import Baseline, Demo
-from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, settings_of
 from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
@@ -33,6 +31,8 @@ from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
+from tacit.study.account import promised, thrown_away
+from tacit.study.folder import RunFolder, Stopwatch, finish, require_free, settings_of
 from tacit.units import Unit
 
 LAYOUT, DELTA = "umaze", 1e-7

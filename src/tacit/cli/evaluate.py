@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.cli import options
-from tacit.cli.budget import ledger_path, open_ledger, require_unit
-from tacit.cli.console import aside, progress, say, say_json
+from tacit.cli.console import Console, aside, progress, say, say_json
 from tacit.cli.options import EVALUATION_OPTIONS, Missing
 from tacit.cli.plan_declarations import Evaluate, EvaluationMethod
 from tacit.cli.policies import (
@@ -25,18 +24,6 @@ from tacit.cli.policies import (
     tried,
     unfit,
     unknown,
-)
-from tacit.cli.run_folder import (
-    CERTIFICATE,
-    REPORT,
-    VERIFY,
-    RunFolder,
-    Stopwatch,
-    certify,
-    finish,
-    require_free,
-    say_private,
-    settings_of,
 )
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec
@@ -76,6 +63,19 @@ from tacit.methods.off_policy_evaluation.targets import resolve_behaviour, words
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
+from tacit.study.account import Words, require_unit
+from tacit.study.folder import (
+    CERTIFICATE,
+    REPORT,
+    VERIFY,
+    RunFolder,
+    Stopwatch,
+    certify,
+    finish,
+    require_free,
+    say_private,
+    settings_of,
+)
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -96,6 +96,7 @@ _PLANS: dict[EvaluationMethod, type[Any]] = {
 }
 _ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
 MODEL = "model"
+WORDS = Words(people="people", doing="evaluation", done="computed from", do="evaluate")
 _STAND_IN = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
 """Where no file is opened: the promise does not depend on what the observations and actions are."""
 
@@ -127,7 +128,7 @@ def _evaluated(command: Evaluate) -> dict[str, Any]:
         say("Dry run: no record was read and nothing was spent.")
         return {"promise": str(plan), "evaluation": None}
     spec, _, _ = read_spec(command.data)  # public; no record is read
-    require_unit(command)
+    require_unit(command.data, command.unit, Console())
     plan, policy, behaviour_policy = planned(command, spec), target(command, spec), behaviour(command, spec)
     _promise(plan, alike)
     value = _produce(command, plan, alike, policy, behaviour_policy)
@@ -150,8 +151,9 @@ def _produce(
         data = data if memory is None else data.remember(memory)
     settings = settings_of(command, "json")
     assert plan.unit is not None
+    account = command.account(plan.unit, WORDS)
     attempt = RunFolder.attempt(command.out, "evaluate", settings, resume=None)
-    with open_ledger(command, plan.unit) as ledger, attempt as run:
+    with attempt as run, account.opened(run) as ledger:
         vault = Vault(data, ledger, tracker=command.tracker)
         asked = _owned(command.policy, policy, ledger)
         if behaviour_policy is not None:
@@ -282,7 +284,7 @@ def _look(
         return diagnostics(rows, evaluation, plan.problem, vault.spec, policy, resolved)
 
     vault.nonprivate(look, reason=REASON, folder=run.path)
-    say_private(run)
+    say_private(run, Console())
 
 
 def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, command: Evaluate) -> None:
@@ -305,7 +307,8 @@ def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, c
         say(f"States   {run.path / EVALUATION} (tacit.off_policy_evaluation.Evaluation.from_json)")
     say(f"Open     {run.path / REPORT}")
     say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
-    say(f"Budget   tacit ledger show {ledger_path(command)}")
+    unit = Unit(command.unit, command.relation, command.population)
+    say(f"Budget   tacit ledger show {command.account(unit, WORDS).path}")
 
 
 def missing(command: Evaluate) -> list[Missing]:

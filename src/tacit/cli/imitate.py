@@ -12,25 +12,11 @@ from typing import Any, get_args
 import numpy as np
 
 from tacit import hub
-from tacit.cli import budget, imitate_plan
-from tacit.cli.budget import ledger_path
-from tacit.cli.console import Interrupted, progress, say
+from tacit.cli import imitate_plan
+from tacit.cli.console import Console, progress, say
 from tacit.cli.generate import Generator, cautions
 from tacit.cli.imitate_plan import Plan, planned, region, require_answerable, require_sound, silent, unit
 from tacit.cli.plan_declarations import Imitate
-from tacit.cli.run_folder import (
-    CERTIFICATE,
-    REPORT,
-    SIMULATED,
-    VERIFY,
-    RunFolder,
-    Stopwatch,
-    certify,
-    finish,
-    require_free,
-    say_private,
-    settings_of,
-)
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid
 from tacit.evaluation.movement import divergences, maps
@@ -45,12 +31,25 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
+from tacit.study.account import LEDGER, Account, Words, promised, thrown_away
+from tacit.study.folder import (
+    CERTIFICATE,
+    REPORT,
+    SIMULATED,
+    VERIFY,
+    RunFolder,
+    Stopwatch,
+    certify,
+    finish,
+    require_free,
+    say_private,
+    settings_of,
+)
+from tacit.study.narration import Interrupted
 from tacit.tracking import Tracker
 
 FOLDER, CHECKPOINT = "simulator", "checkpoint"
-WORDS = budget.Words(
-    people="people", doing="imitation", done="made of", do="imitate", retry="give slightly less --epsilon"
-)
+WORDS = Words(people="people", doing="imitation", done="made of", do="imitate")
 Released = Release[Simulator] | Release[BlockChain] | Release[Simulator | BlockChain]
 METHODS = {
     "one-shot": "one noisy release of what people do, and a simulator that imitates it",
@@ -89,7 +88,7 @@ def imitate(command: Imitate) -> None:
         require_answerable(plan, grid)
     released = (command.out / FOLDER).exists()
     if not command.dry_run and not released:
-        budget.require_payable(command, plan, WORDS, resumed=command.resume and _kept(command.out))
+        _account(command, plan).require_payable(plan, resumed=command.resume and _kept(command.out))
     _promise(command, plan, grid)
     if command.dry_run:
         say("Dry run: no file was opened and nothing was spent.")
@@ -131,22 +130,21 @@ def _produce(command: Imitate, plan: Plan, grid: Grid, run: RunFolder) -> None:
         page = report(command, plan, release, shown, run)
         costs = watch.costs() if nobody else ()
         finish(run, dataclasses.replace(page, costs=costs))
-    _closing(command, run)
+    _closing(run, _account(command, plan))
 
 
 def _released(command: Imitate, plan: Plan, days: Days, run: RunFolder) -> Released:
     """The release, saved; an interruption that leaves nothing to go on from says what is lost."""
-    with budget.opened(command, plan, run) as ledger:
+    with _account(command, plan).opened(run) as ledger:
         nobody = imitate_plan.nobody(command)
         vault = vault_of(plan, days, ledger, simulated=nobody, tracker=command.tracker)
         before = len(ledger.entries())
         try:
             title = "Asking people's critics" if command.method == "pategail" else "Imitating with privacy"
-            with budget.spending(ledger, WORDS):
-                folder = run.inside(CHECKPOINT)
-                release = fitted(
-                    plan, vault, days.grid, seed=command.seed, title=title, folder=folder, resume=command.resume
-                )
+            folder = run.inside(CHECKPOINT)
+            release = fitted(
+                plan, vault, days.grid, seed=command.seed, title=title, folder=folder, resume=command.resume
+            )
             hub.save(release, run.inside(FOLDER), notes=_notes(command))
         except KeyboardInterrupt:
             if len(ledger.entries()) > before and not _kept(run.path):
@@ -164,7 +162,7 @@ def _kept(out: Path) -> bool:
 
 
 def _lost(command: Imitate, ledger: Path) -> str:
-    if budget.inside(command):
+    if command.simulates and command.ledger is None:
         return "nobody's budget is lost: begin again with another folder"
     return f"what was charged stays charged (see tacit ledger show {ledger}), and this imitation cannot go on"
 
@@ -174,10 +172,10 @@ def _notes(command: Imitate) -> dict[str, Any]:
     return {} if command.zone is None else {"zone": command.zone}
 
 
-def _closing(command: Imitate, run: RunFolder) -> None:
+def _closing(run: RunFolder, account: Account) -> None:
     folder = run.path
     if (folder / "private").exists():
-        say_private(run)
+        say_private(run, Console())
     say()
     for line in cautions(Certificate.load(run.inside(CERTIFICATE))):
         say(f"Caution  {line}.")
@@ -185,8 +183,12 @@ def _closing(command: Imitate, run: RunFolder) -> None:
     say(f"Map      {folder / MAP}")
     say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
     say(f"Days     tacit generate {folder / FOLDER} --days 1000 --out days.csv")
-    ledger = folder / budget.LEDGER if budget.inside(command) else ledger_path(command)
-    say(f"Budget   tacit ledger show {ledger}")
+    say(f"Budget   tacit ledger show {folder / LEDGER if account.inside else account.path}")
+
+
+def _account(command: Imitate, plan: Plan) -> Account:
+    unit, epsilon, _ = promised(plan)
+    return command.account(unit, WORDS, epsilon=epsilon)
 
 
 def require_packages(command: Imitate) -> None:
@@ -247,7 +249,7 @@ def fitted(
 
 def again(plan: Plan, days: Days, *, seed: int, title: str) -> Generator:
     """What another plan makes of simulated days, under a ledger that is thrown away."""
-    with budget.thrown_away(plan) as ledger:
+    with thrown_away(plan) as ledger:
         vault = vault_of(plan, days, ledger, simulated=True)
         return fitted(plan, vault, days.grid, seed=seed, title=title).value
 

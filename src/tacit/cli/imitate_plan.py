@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 
 from tacit import plain_files
 from tacit.cli import options, simulators
-from tacit.cli.budget import promised, require_only
 from tacit.cli.console import progress
 from tacit.cli.options import Missing, given
 from tacit.cli.plan_declarations import Imitate
@@ -25,6 +24,7 @@ from tacit.data.mobility.points import require_zone
 from tacit.errors import DataError, FileError
 from tacit.methods import mobility
 from tacit.methods.mobility import baselines, pategail
+from tacit.study.account import Words, promised
 from tacit.units import Unit
 
 Kind = Literal["city", "points", "plt", "cells"]
@@ -370,7 +370,7 @@ def require_there(command: Imitate) -> None:
                 expected="the records",
                 remedy="check the path, or try --city 500",
             )
-    require_only(command)
+    command.account(unit(command), Words("people", "imitation", "made of", "imitate")).require_only()
 
 
 def days(command: Imitate, grid: Grid) -> Days:

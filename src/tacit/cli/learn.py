@@ -18,23 +18,10 @@ import numpy as np
 from tacit import hub
 from tacit.agents.policies import Acting
 from tacit.agents.stacked import Stacked
-from tacit.cli import budget, learn_plan, simulators
-from tacit.cli.budget import ledger_path
-from tacit.cli.console import Interrupted, progress, say
+from tacit.cli import learn_plan, simulators
+from tacit.cli.console import progress, say
 from tacit.cli.learn_plan import Plan, Planned, least_floor, opened, planned, require_sound, unit
 from tacit.cli.plan_declarations import Learn
-from tacit.cli.run_folder import (
-    CERTIFICATE,
-    REPORT,
-    SIMULATED,
-    VERIFY,
-    RunFolder,
-    Stopwatch,
-    certify,
-    finish,
-    require_free,
-    settings_of,
-)
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
 from tacit.evaluation.report import Consensus, ExpertsReport, Votes
@@ -50,6 +37,20 @@ from tacit.methods.experts.votes import PART
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.vault.vault import Vault
+from tacit.study.account import LEDGER, Account, Words, promised, thrown_away
+from tacit.study.folder import (
+    CERTIFICATE,
+    REPORT,
+    SIMULATED,
+    VERIFY,
+    RunFolder,
+    Stopwatch,
+    certify,
+    finish,
+    require_free,
+    settings_of,
+)
+from tacit.study.narration import Interrupted
 
 if TYPE_CHECKING:
     from tacit_worlds.populations import World
@@ -59,7 +60,7 @@ GUESSED = (
     "Of logs that are not opened two actions are assumed, and one number to observe: with others the bound of a norm "
     "is another, the noise multiplier and the promise are not."
 )
-WORDS = budget.Words(
+WORDS = Words(
     people="experts",
     doing="learning",
     done="learned from",
@@ -126,9 +127,14 @@ def learn(command: Learn) -> None:
     learn_plan.require_source(command, world)
     setup = planned(command, learn_plan.spec_of(command, world), world)
     learn_plan.require_enough(command, setup.plan)
-    budget.require_payable(command, setup.plan, WORDS)
+    _account(command, setup.plan).require_payable(setup.plan)
     _promise(command, setup)
     _produce(command, setup, world)
+
+
+def _account(command: Learn, plan: learn_plan.Plan) -> Account:
+    protected, epsilon, _ = promised(plan)
+    return command.account(protected, WORDS, epsilon=epsilon)
 
 
 def _promise(command: Learn, setup: Planned) -> None:
@@ -151,9 +157,9 @@ def _produce(command: Learn, setup: Planned, world: World | None) -> None:
         settings = settings_of(command)
         simulated = data.simulated
         with RunFolder.attempt(command.out, "learn", settings, resume=None) as run:
-            with budget.opened(command, setup.plan, run) as ledger:
+            with _account(command, setup.plan).opened(run) as ledger:
                 vault = Vault(data, ledger, experts=asked, tracker=command.tracker)
-                with progress("Learning with privacy"), budget.spending(ledger, WORDS):
+                with progress("Learning with privacy"):
                     release = experts.fit(setup.plan, vault, setup.simulator, anchors=setup.anchors)
                 hub.save(release, run.inside(FOLDER), notes=_notes(world))
                 certify(run, release.certificate)
@@ -271,7 +277,8 @@ def _closing(command: Learn, run: RunFolder, page: ExpertsReport) -> None:
     if page.world is not None:
         say(f"Play     tacit play {folder / FOLDER}")
     say(f"Export   tacit export {folder / FOLDER} {FOLDER}.onnx")
-    ledger = folder / budget.LEDGER if budget.inside(command) else ledger_path(command)
+    account = command.account(unit(command), WORDS)
+    ledger = folder / LEDGER if account.inside else account.path
     say(f"Budget   tacit ledger show {ledger}")
 
 
@@ -400,7 +407,7 @@ def _own(played: Played, world: World, seed: int) -> Row:
 
 def _again(planned: Planned, plan: Plan, played: Played) -> Learned:
     """Another plan, under a ledger that is thrown away: everybody in it is simulated."""
-    with budget.thrown_away(plan, epsilon=planned.plan.epsilon) as ledger:
+    with thrown_away(plan, epsilon=planned.plan.epsilon) as ledger:
         vault = Vault(copy.copy(played.data), ledger, experts=played.experts if level(plan) == "policies" else None)
         return experts.fit(plan, vault, planned.simulator, anchors=planned.anchors).value
 

@@ -17,7 +17,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.cli import options, simulators, worlds
-from tacit.cli.budget import require_unit
+from tacit.cli.console import Console
 from tacit.cli.options import EXPERTS_OPTIONS, Missing, given
 from tacit.cli.plan_declarations import Clone, Learn
 from tacit.cli.worlds import LONGEST, OwnDomain
@@ -30,6 +30,7 @@ from tacit.methods.experts.anchors import require_inside
 from tacit.methods.experts.consensus import CONSENSUS, Consensus
 from tacit.methods.experts.published import FLOOR, paper, published_setting
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
+from tacit.study.account import require_unit
 from tacit.units import Unit
 
 if TYPE_CHECKING:
@@ -373,7 +374,7 @@ def require_source(command: Learn, world: World | None) -> None:
         if world is None:
             raise refused("policies come without --world", "the public simulator in which they are played", "name it")
         return
-    require_unit(command)
+    require_unit(source, command.unit, Console())
     played = ("episodes", "activation", "simulated") + (("horizon",) if command.method != "consensus" else ())
     for name in played:
         if getattr(command, name) not in (None, False):

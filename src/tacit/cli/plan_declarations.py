@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
@@ -17,7 +17,10 @@ from tacit.cli.options import (
     PlanCommand,
     of_plans,
 )
-from tacit.units import Relation, UnitKey
+from tacit.units import Relation, Unit, UnitKey
+
+if TYPE_CHECKING:
+    from tacit.study.account import Account, Words
 
 Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
 """Methods to compare with, whose models begin with no public training; public records may cut their bins."""
@@ -75,6 +78,30 @@ class Spending(PlanCommand):
     def simulates(self) -> bool:
         """Whether the records are made up here."""
         return False
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """All records that the ledger pays for."""
+        return (Path(vars(self)["data"]),)
+
+    def account(self, unit: Unit, words: Words, *, epsilon: float | None = None) -> Account:
+        """What pays for the run, by default of its --epsilon."""
+        from tacit.cli.console import Console
+        from tacit.study.account import Account
+
+        return Account(
+            sources=self.sources,
+            unit=unit,
+            epsilon=self.epsilon if epsilon is None else epsilon,
+            delta=self.delta,
+            words=words,
+            ledger=self.ledger,
+            budget_epsilon=self.budget_epsilon,
+            budget_delta=self.budget_delta,
+            simulated=self.simulates,
+            resumes=hasattr(self, "resume"),
+            narrator=Console(),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -394,9 +421,9 @@ class Learn(Spending):
         return self.source is None
 
     @property
-    def data(self) -> Path:
-        """Beside which the ledger lies."""
-        return self.out / "experts" if self.source is None else self.source
+    def sources(self) -> tuple[Path, ...]:
+        """All records that the ledger pays for."""
+        return (self.out / "experts" if self.source is None else self.source,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -487,6 +514,6 @@ class Imitate(Spending):
         return self.city is not None
 
     @property
-    def data(self) -> Path:
-        """Beside which the ledger lies."""
-        return self.source[0] if self.source else self.out / "people"
+    def sources(self) -> tuple[Path, ...]:
+        """All records that the ledger pays for."""
+        return self.source or (self.out / "people",)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tacit.cli import options, simulators
-from tacit.cli.budget import require_unit
-from tacit.cli.console import Interrupted, progress, say
+from tacit.cli.console import Console, progress, say
 from tacit.cli.options import SYNTHESIS_OPTIONS, given
 from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
 from tacit.data.spec import Box, PublicSpec
@@ -30,6 +29,8 @@ from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
+from tacit.study.account import require_unit
+from tacit.study.narration import Interrupted
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -254,7 +255,7 @@ def require_there(command: Synthesize) -> None:
         FileError: a folder holds no records.
     """
     spec, simulated, kind = read_spec(command.data)
-    require_unit(command)
+    require_unit(command.data, command.unit, Console())
     _require_world(command, spec)
     if command.method == PRIVORL_J and kind == "transition":
         raise DataError(

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from tacit import hub, plain_files
-from tacit.cli import run_folder
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Sample
 from tacit.cli.options import refused
 from tacit.cli.plan_declarations import RowsFormat
-from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, certify
 from tacit.cli.synthesis_plan import PRIVORL_J
 from tacit.data import outputs
 from tacit.data.trajectories import Trajectories
@@ -31,6 +29,8 @@ from tacit.methods.synthesis.discretisation import as_trajectories as single_ste
 from tacit.parallel import mapped
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.vault.vault import Vault
+from tacit.study import folder as run_folder
+from tacit.study.folder import CERTIFICATE, REPORT, VERIFY, RunFolder, certify
 
 if TYPE_CHECKING:
     from tacit.evaluation.report import Report

@@ -11,12 +11,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tacit.cli import budget, options, run_folder, shards, simulators, synthesis_runs
-from tacit.cli.budget import open_ledger
-from tacit.cli.console import complain, progress, say
+from tacit.cli import options, shards, simulators, synthesis_runs
+from tacit.cli.console import Console, complain, progress, say
 from tacit.cli.options import Missing, given
 from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
-from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, say_private, settings_of
 from tacit.cli.synthesis_plan import (
     CLINIC,
     DIFFUSED,
@@ -46,6 +44,9 @@ from tacit.methods import synthesis
 from tacit.methods.synthesis.baselines.plan import table_plan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
+from tacit.study import folder as run_folder
+from tacit.study.account import Account, Words
+from tacit.study.folder import RunFolder, Stopwatch, finish, require_free, say_private, settings_of
 from tacit.units import Unit
 
 refused, meaningless = partial(options.refused, "synthesize"), partial(options.meaningless, "synthesize")
@@ -81,16 +82,16 @@ def _lead(command: Synthesize, lead: shards.Lead) -> None:
         raise meaningless("--nonprivate-diagnostics", "it with one process: none of several holds all records")
     if not command.dry_run:
         require_free(command.out, resume=command.resume)
-    unit, words = Unit(command.unit, command.relation, command.population), _words(command)
+    account = _account(command)
     require_sound(command)
     require_there(command)
     paid = command.resume and (command.out / synthesis_runs.MODEL).exists()
     if not paid:
-        budget.require_alike(command, unit, words)
+        account.require_alike()
     with progress("Calibrating the noise"):
         plan = planned(command)
     if not paid:
-        budget.require_payable(command, plan, words, resumed=command.resume)
+        account.require_payable(plan, resumed=command.resume)
     say(str(plan))
     if command.dry_run:
         say("Dry run: no private record was read and nothing was spent.")
@@ -106,14 +107,9 @@ def _lead(command: Synthesize, lead: shards.Lead) -> None:
             raise
 
 
-def _words(command: Synthesize) -> budget.Words:
-    return budget.Words(
-        people=f"{command.unit}s",
-        doing="synthesis",
-        done="learned from",
-        do="synthesize",
-        retry="give slightly less --epsilon",
-    )
+def _account(command: Synthesize) -> Account:
+    unit = Unit(command.unit, command.relation, command.population)
+    return command.account(unit, Words(f"{command.unit}s", "synthesis", "learned from", "synthesize"))
 
 
 def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder, lead: shards.Lead) -> None:
@@ -128,14 +124,13 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder, l
         rows = _rows(command, release, run, watch)
     else:
         with (
-            open_ledger(command, plan.unit) as ledger,
+            _account(command).opened(run) as ledger,
             lead.vault(sources.data, ledger, command.tracker) as vault,
         ):
             if synthesis_runs.trained(run):
                 release = synthesis_runs.load(run)
             else:
-                with budget.spending(ledger, _words(command)):
-                    release = fitted(command, plan, vault, sources.public, run, watch)
+                release = fitted(command, plan, vault, sources.public, run, watch)
             rows = _rows(command, release, run, watch)
             if looks:
                 _look(command, vault, rows.columns, sources, run)
@@ -162,7 +157,7 @@ def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, ru
         return tables.curators(sources.data.spec, rows, real, held_out, seed=command.seed)
 
     vault.nonprivate(look, reason=LOOK, folder=run.path)
-    say_private(run)
+    say_private(run, Console())
 
 
 def require_sound(command: Synthesize) -> None:

@@ -14,21 +14,8 @@ from typing import Any
 
 from tacit import hub, plain_files
 from tacit.cli import options, train_report, worlds
-from tacit.cli.budget import promised
 from tacit.cli.console import progress, say
 from tacit.cli.plan_declarations import RECIPES, Train
-from tacit.cli.run_folder import (
-    CERTIFICATE,
-    REPORT,
-    SIMULATED,
-    VERIFY,
-    RunFolder,
-    Stopwatch,
-    certify,
-    finish,
-    require_free,
-    settings_of,
-)
 from tacit.cli.worlds import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, World, own
 from tacit.errors import FileError, LedgerError
 from tacit.evaluation.report import PolicyReport
@@ -43,6 +30,19 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.user_vault import UserVault
+from tacit.study.account import promised
+from tacit.study.folder import (
+    CERTIFICATE,
+    REPORT,
+    SIMULATED,
+    VERIFY,
+    RunFolder,
+    Stopwatch,
+    certify,
+    finish,
+    require_free,
+    settings_of,
+)
 from tacit.units import Unit
 
 FOLDER, CHECKPOINT, TENSORBOARD = "policy", "checkpoint", "tensorboard"

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit import plain_files
-from tacit.cli.console import say
 from tacit.errors import FileError
 from tacit.parameters import current
 from tacit.privacy.certificate.certificate import Certificate
+from tacit.study.narration import Narrator
 
 if TYPE_CHECKING:
     from tacit.evaluation.report.blocks import PublicReport
@@ -96,6 +96,20 @@ class RunFolder:
                 if not folder:
                     path.rmdir()
             raise
+
+    @classmethod
+    @contextmanager
+    def wanted(cls, path: Path | None, command: str, settings: Mapping[str, Any]) -> Iterator[RunFolder | None]:
+        """`attempt` of a run that cannot be resumed, where a folder is wanted for it.
+
+        Raises:
+            FileError: as for `begin`.
+        """
+        if path is None:
+            yield None
+            return
+        with cls.attempt(path, command, settings, resume=None) as run:
+            yield run
 
     def require_same(self, command: str, settings: Mapping[str, Any]) -> None:
         """Refuse to go on with a run of another command, or with other options.
@@ -211,11 +225,13 @@ def finish(run: RunFolder, report: PublicReport) -> None:
     run.write("run.json", {**run.read(), "finished": True, "report": storage.to_json(report)})
 
 
-def say_private(run: RunFolder) -> None:
+def say_private(run: RunFolder, narrator: Narrator) -> None:
     """Say that the run's folder holds the curator's own figures, which are not private."""
-    say()
-    say(f"NOT PRIVATE  {run.path / 'private'} holds figures computed from the records without noise, for the curator.")
-    say("             Publishing them voids the promise of this ledger: remove the folder before sharing OUT.")
+    narrator.say()
+    narrator.say(
+        f"NOT PRIVATE  {run.path / 'private'} holds figures computed from the records without noise, for the curator."
+    )
+    narrator.say("             Publishing them voids the promise of this ledger: remove the folder before sharing OUT.")
 
 
 class Stopwatch:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli.run_folder import RunFolder
 from tacit.errors import FileError
 from tacit.evaluation import audits
+from tacit.study.folder import RunFolder
 
 
 @pytest.fixture

@@ -1,0 +1,422 @@
+"""The ledger that pays for a run: where it lies, how it is begun, and what it would refuse, before the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tacit import plain_files
+from tacit.data.store import read_spec, read_unit
+from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
+from tacit.privacy.accounting.filters import Charge, Total, admits
+from tacit.privacy.ledger.folds import alone, folds_of
+from tacit.privacy.ledger.ledger import Ledger, LedgerView
+from tacit.privacy.mechanisms.base import Plan, certified_parts
+from tacit.privacy.vault import plan as plans
+from tacit.study.folder import RunFolder
+from tacit.study.narration import Interrupted, Narrator, Quiet
+from tacit.units import Unit
+
+LEDGER = "ledger"
+"""In the folder of the run, where nobody is behind the records."""
+_COVERED = "a release that the budget covers"
+_NOTE = "ledger.json"
+"""Beside or in the records: where their ledger lies, and the random name that it gave them."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """How refusals of a verb are worded.
+
+    Args:
+        people: whose budget it is.
+        doing: what the verb does, as a noun.
+        done: what came out of the records.
+        do: what to do instead, followed by "with less --epsilon", or by "from other people's records".
+        retry: how another release of the same records is asked for.
+    """
+
+    people: str
+    doing: str
+    done: str
+    do: str
+    retry: str = "give slightly less --epsilon"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What pays for one release, and in whose name.
+
+    Args:
+        sources: all records that the ledger pays for, files and folders, which share it from then on; the first one
+            is what it is named after.
+        unit: whom the promise is made to.
+        epsilon, delta: the promise of the release.
+        ledger: file of the ledger; by default beside the records.
+        budget_epsilon, budget_delta: the whole budget, where it was declared; a new ledger without them has this run's.
+        simulated: whether the records are made up by the run: their ledger lies in its folder, unless `ledger` is one.
+        resumes: whether a run that was interrupted goes on.
+        words: how refusals are worded.
+        narrator: who is told.
+    """
+
+    sources: tuple[Path, ...]
+    unit: Unit
+    epsilon: float
+    delta: float
+    words: Words
+    ledger: Path | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+    simulated: bool = False
+    resumes: bool = True
+    narrator: Narrator = field(default_factory=Quiet)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the ledger lies in the folder of the run: nobody's budget lasts longer than simulated records."""
+        return self.simulated and self.ledger is None
+
+    @property
+    def path(self) -> Path:
+        """The ledger's file: as asked for, else beside the records, never in the folder that gets published."""
+        return _beside(self.sources[0]) if self.ledger is None else self.ledger
+
+    def require_only(self) -> None:
+        """Refuse any ledger but the one that the records began with, all of them.
+
+        Where it lies is noted with each source of private records on first use, and looked for with folders that hold
+        a source and with what lies in one. So a copy or another place of the folder knows it too; a ledger that was
+        moved is known by the random name that it gave the records.
+
+        Raises:
+            LedgerError: `ledger` names another, the one that was noted is gone, or another one lies in its place.
+        """
+        chosen = _real(self.path)
+        for source in self.sources:
+            beside, note = _real(_beside(source)), _noted(source)
+            place = beside if note is None else note["path"]
+            if chosen != place and os.path.exists(place):
+                raise LedgerError(
+                    "these records have a ledger already",
+                    where=place,
+                    expected="that one: of two ledgers neither knows what the other promised, and both promises add up",
+                    remedy=_remedy(source, beside, place, alone=len(self.sources) == 1),
+                )
+            for other in filter(None, map(_read_note, _notes_around(source))):
+                if chosen != other["path"] and not (os.path.exists(chosen) and _dataset(chosen) == other["dataset"]):
+                    raise LedgerError(
+                        "these records have a ledger already: a folder that holds them, or a part of them, was used "
+                        "before",
+                        where=other["path"],
+                        expected="that one: of two ledgers neither knows what the other promised, and both promises "
+                        "add up",
+                        remedy=f"give --ledger {other['path']}",
+                    )
+            if note is not None and (not os.path.exists(chosen) or _dataset(chosen) != note["dataset"]):
+                raise LedgerError(
+                    "the ledger of these records is not where it was",
+                    where=place,
+                    expected="the ledger that they began with, which knows what was promised",
+                    remedy="put it back, or give --ledger with the place that it was moved to; only if nothing was "
+                    f"ever released from these records, remove {_note_of(source)}",
+                )
+
+    def require_alike(self) -> None:
+        """Refuse a ledger of other records or other terms, before a plan is calibrated.
+
+        Raises:
+            LedgerError: the records have another ledger, or this one is void, damaged, or of another unit or budget.
+        """
+        if self.inside:
+            return
+        self.require_only()
+        if self.path.exists():
+            self._require_alike(self.unit, Ledger.read(self.path))
+
+    def require_payable(self, plan: Plan, *, resumed: bool = False) -> None:
+        """Refuse what the ledger would refuse after the records were read, or played; nothing is written.
+
+        Args:
+            plan: what is to be paid for, calibrated.
+            resumed: whether the plan goes on from its own checkpoint.
+
+        Raises:
+            LedgerError: the records have another ledger, or this one is void, damaged, or of another unit or budget.
+            PlanExhausted: this very plan was begun before.
+            BudgetExceeded: what is left does not pay for it.
+        """
+        unit, epsilon, delta = promised(plan)
+        budget = (self.budget_epsilon or epsilon, self.budget_delta or delta)
+        charge = Charge(plans.bound(plan).epsilon, delta)
+        if self.inside:
+            return
+        self.require_only()
+        if not self.path.exists():
+            if not admits(Total.of([charge], "sum"), *budget):
+                raise self._too_much(budget)
+            return
+        view = Ledger.read(self.path)
+        self._require_alike(unit, view)
+        begun = {summary.id: summary for summary in view.plans()}.get(plans.plan_id(plan))
+        if begun is not None:
+            if begun.claimed and not resumed:
+                raise self._begun_before()
+            return
+        fold = alone(folds_of(certified_parts(plan.parts())))
+        if view.composition == "sum" and not view.state.balance.plus(charge, fold).admits(view.epsilon, view.delta):
+            raise self._too_much(_left(view))
+
+    @contextmanager
+    def opened(self, run: RunFolder | None) -> Iterator[Ledger]:
+        """The ledger, open: beside the records, or in the run's folder where nobody is behind them.
+
+        What it refuses is said in the verb's words. A ledger that was begun here is removed again if the run fails
+        before anything was entered in it: a slip of the pen does not bind the records for good. A look at the records
+        is an entry: it stays on record.
+
+        Args:
+            run: the folder of the run, in which the ledger of simulated records lies; None of a run without one.
+
+        Raises:
+            LedgerError: the ledger is bound to another unit or budget, damaged, held by another process, or not the
+                one that lies beside the records.
+            KeyboardInterrupt: as it came; an `Interrupted` if this run had charged or claimed something and cannot be
+                resumed.
+        """
+        whole = {"epsilon": self.epsilon, "delta": self.delta}
+        if self.inside and run is not None:
+            opened: AbstractContextManager[Ledger] = Ledger(run.inside(LEDGER), self.unit, **whole)
+        else:
+            opened = self._beside_records()
+        with opened as ledger:
+            try:
+                yield ledger
+            except PlanExhausted:
+                raise self._begun_before() from None
+            except BudgetExceeded:
+                raise self._too_much(_left(ledger)) from None
+
+    @contextmanager
+    def _beside_records(self) -> Iterator[Ledger]:
+        self.require_only()
+        path, epsilon, delta = self.path, self.budget_epsilon, self.budget_delta
+        begun = not path.exists()
+        if begun:
+            epsilon = self.epsilon if epsilon is None else epsilon
+            delta = self.delta if delta is None else delta
+        with Ledger(path, self.unit, epsilon=epsilon, delta=delta) as ledger:
+            noted, before = list[Path](), len(ledger.entries())
+            try:
+                self._note(ledger, noted)
+                if begun:
+                    self.narrator.say(self._begun(ledger))
+                yield ledger
+            except KeyboardInterrupt:
+                charged = any(entry.kind in ("reserve", "claim") for entry in ledger.entries()[before:])
+                if charged and not self.resumes:
+                    raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
+                raise
+            finally:
+                if begun and [entry.kind for entry in ledger.entries()] == ["create"]:
+                    _remove(path)
+                    for path in noted:
+                        path.unlink(missing_ok=True)
+
+    def _note(self, ledger: Ledger, noted: list[Path]) -> None:
+        """Note with every source where the ledger lies; `noted` learns where it was noted otherwise or not at all."""
+        now = {"path": _real(ledger.path), "dataset": ledger.dataset_id}
+        for source in self.sources:
+            path = _note_of(source)
+            # Simulated records, behind which nobody is, may be tried with as many ledgers as anybody likes.
+            nobody = path.parent == Path(_real(source)) and read_spec(source)[1]
+            if nobody or not source.exists() or _noted(source) == now:
+                continue
+            try:
+                plain_files.write(path, json.dumps(now) + "\n")
+            except OSError:
+                if now["path"] == _real(_beside(source)):
+                    continue
+                raise LedgerError(
+                    "where the ledger lies cannot be noted with the records",
+                    where=str(path),
+                    expected="a place that can be written, or the ledger beside the records",
+                    remedy="leave --ledger out, or make the place writable",
+                ) from None
+            noted.append(path)
+
+    def _begun(self, ledger: Ledger) -> str:
+        whole = f"New ledger {self.path}: budget ({ledger.epsilon:g}, {ledger.delta:g})"
+        if (ledger.epsilon, ledger.delta) == (self.epsilon, self.delta):
+            return f"{whole}, all of it for this run; --budget-epsilon and --budget-delta set more."
+        return f"{whole}, of which this run may take ({self.epsilon:g}, {self.delta:g})."
+
+    def _require_alike(self, unit: Unit, view: LedgerView) -> None:
+        where, protected, words = str(self.path), view.unit, self.words
+        if view.void_reason is not None:
+            raise LedgerError(
+                f"the ledger of these {words.people} is void ({view.void_reason})",
+                where=where,
+                expected="a ledger that still promises something: "
+                f"nothing {words.done} these records can be private now",
+                remedy=f"{words.do} from other {words.people}' records, which have a ledger of their own",
+            )
+        if protected != unit:
+            raise LedgerError(
+                f"the ledger of these records protects every {protected.name} of {protected.size:,} "
+                f"({protected.relation})",
+                where=where,
+                expected="the same promise for as long as there is a budget",
+                remedy=f'give --unit "{protected.name}" and --population {protected.size}',
+            )
+        for name, asked, bound in (
+            ("epsilon", self.budget_epsilon, view.epsilon),
+            ("delta", self.budget_delta, view.delta),
+        ):
+            if asked is not None and asked != bound:
+                raise LedgerError(
+                    f"--budget-{name} is {asked:g}, and the budget of these {words.people} was declared before",
+                    where=where,
+                    expected=f"{bound:g}: a budget never changes",
+                    remedy=f"leave --budget-{name} out",
+                )
+
+    def _begun_before(self) -> PlanExhausted:
+        what = f"this very {self.words.doing} was begun before and is paid for, whether or not it came to its end"
+        remedy = f"keep its release; if it was interrupted and the budget allows another, {self.words.retry}"
+        return PlanExhausted(what, where=str(self.path), expected=_COVERED, remedy=remedy)
+
+    def _too_much(self, left: tuple[float, float]) -> BudgetExceeded:
+        words, unspent = self.words, min(left) > 0
+        return BudgetExceeded(
+            f"the budget of these {words.people} does not cover {'this' if unspent else 'another'} {words.doing}",
+            where=str(self.path),
+            expected=f"at most what is left of it, (epsilon {left[0]:.6g}, delta {left[1]:.3g})"
+            if unspent
+            else _COVERED,
+            remedy=f"{words.do} with less --epsilon and --delta"
+            if unspent
+            else "keep the earlier release: all of it is spent",
+        )
+
+
+def require_unit(data: Path, name: str, narrator: Narrator) -> None:
+    """Refuse a promise to others than those whose ids the records were imported with.
+
+    A name fits what it begins with: `doctor_id` a doctor; of a nested key the last name counts. Where ids have no
+    name that is said, since nothing can be checked; where there are no ids the certificate says what counts as a unit.
+
+    Args:
+        data: folder of the records.
+        name: of the unit that the promise is made to.
+        narrator: is told where nothing can be checked.
+
+    Raises:
+        DataError: `name` is another unit than the records'.
+        FileError: the folder holds no records.
+    """
+    known = read_unit(data)
+    if known is not None and not known.rpartition("/")[2].casefold().startswith(name.casefold()):
+        raise DataError(
+            f"the units of these records are called {known!r}, and --unit says {name!r}",
+            where=str(data),
+            expected="a promise to the units whose ids the records have",
+            remedy=f"give --unit {known}, or import the records again, with the column of the other ids (or, where "
+            f"only the name differs, with --unit-name {name})",
+        )
+    if known is None and read_spec(data)[2] == "id":
+        narrator.warn(f"{data} does not say whose ids it holds: that each unit is one {name} is not checked.")
+
+
+@contextmanager
+def thrown_away(plan: Plan, *, epsilon: float | None = None) -> Iterator[Ledger]:
+    """A ledger for a plan, or for another epsilon, over simulated records: nobody is behind them. It is not kept."""
+    unit, plan_epsilon, delta = promised(plan)
+    whole = plan_epsilon if epsilon is None else epsilon
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder, LEDGER), unit, epsilon=whole, delta=delta) as ledger,
+    ):
+        yield ledger
+
+
+def promised(plan: Plan) -> tuple[Unit, float, float]:
+    """Unit, epsilon and delta of a calibrated plan."""
+    assert plan.unit is not None
+    assert plan.epsilon is not None
+    assert plan.delta is not None
+    return plan.unit, plan.epsilon, plan.delta
+
+
+def _beside(source: Path) -> Path:
+    data = Path(_real(source))
+    return data.with_name(f"{data.name}.ledger")
+
+
+def _dataset(ledger: str) -> str:
+    """The random name that a ledger gave its records."""
+    return Ledger.read(ledger).dataset_id
+
+
+def _notes_around(source: Path) -> Iterator[Path]:
+    """Where a ledger would be noted with folders that hold these records, and with parts of a folder of others'."""
+    data = Path(_real(source))
+    yield from (folder.with_name(f"{folder.name}.{_NOTE}") for folder in data.parents if folder.name)
+    if data.is_dir() and _note_of(data).parent != data:
+        yield from sorted(data.rglob(f"*.{_NOTE}"))
+
+
+def _remedy(source: Path, beside: str, place: str, *, alone: bool) -> str:
+    if not alone:
+        return f"give --ledger {place} if it is the ledger of all these sources; if not, leave {source} out"
+    return "leave --ledger out" if place == beside else f"give --ledger {place}"
+
+
+def _real(path: Path) -> str:
+    return os.path.realpath(path)
+
+
+def _note_of(data: Path) -> Path:
+    """In a folder of our own format; beside files and folders of others, which may not like another file."""
+    data = Path(_real(data))
+    return data / _NOTE if (data / "spec.json").is_file() else data.with_name(f"{data.name}.{_NOTE}")
+
+
+def _noted(data: Path) -> dict[str, str] | None:
+    """Path and random name of the ledger that the records began with, or None."""
+    return _read_note(_note_of(data))
+
+
+def _read_note(path: Path) -> dict[str, str] | None:
+    """What a note says, or None where there is none; a damaged one is refused."""
+    try:
+        note = json.loads(plain_files.text(path))
+        return {"path": str(note["path"]), "dataset": str(note["dataset"])}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise LedgerError(
+            "the note of where the ledger lies is damaged",
+            where=str(path),
+            expected='{"path": ..., "dataset": ...}, as it was written',
+            remedy="write the path of the ledger there, and the dataset id that `tacit ledger show` gives",
+        ) from None
+
+
+def _remove(path: Path) -> None:
+    """Take back a ledger that this process holds. Its lock file stays, empty: without it two writers could get in."""
+    path = Path(os.path.realpath(path))
+    with suppress(OSError):
+        os.truncate(f"{path}.lock", 0)  # first, so that no recorded head misses its ledger
+        path.unlink()
+        Path(f"{path}-journal").unlink(missing_ok=True)
+
+
+def _left(ledger: Ledger | LedgerView) -> tuple[float, float]:
+    epsilon, delta = ledger.spent()
+    return max(0.0, ledger.epsilon - epsilon), max(0.0, ledger.delta - delta)

@@ -1,0 +1,199 @@
+"""`Study.improve`: a better policy than the one that made the records, with what following it a little is proven to
+gain."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import PlanError
+from tacit.study.verbs import Request, tracker
+
+if TYPE_CHECKING:
+    from tacit.data.memory import Memory
+    from tacit.data.spec import PublicSpec
+    from tacit.evaluation.report.improvement import ImprovementReport
+    from tacit.methods.improvement import Improvement, ImprovementPlan
+    from tacit.privacy.certificate.certificate import Release
+    from tacit.study.folder import RunFolder
+    from tacit.study.study import Study
+
+FOLDER = "policy"
+
+
+def improve(
+    study: Study,
+    *,
+    epsilon: float,
+    gamma: float,
+    horizon: int,
+    delta: float | None = None,
+    range: tuple[float, float] | None = None,
+    episodes_per_unit: int = 1,
+    memory: tuple[str, ...] = (),
+    columns: tuple[str, ...] = (),
+    value_columns: tuple[str, ...] = (),
+    environment: str | None = None,
+    out: Path | None = None,
+    track: Path | None = None,
+    **settings: Any,
+) -> Request[Improvement]:
+    """Learn a better policy than the one that made the records, and prove what following it a little gains.
+
+    One budget pays for the policy and for the statement. Actions are discrete, and the records have propensities.
+
+    Args:
+        epsilon: the promise to every unit, for all that this run releases.
+        gamma: discount, from 0 to 1.
+        horizon: steps of an episode that count.
+        delta: slack of the promise, below 1 / population; by default a tenth of that.
+        range: public LOW HIGH of an episode's return; returns outside count as its ends. A narrow one proves more; by
+            default the widest that the reward's bounds allow.
+        episodes_per_unit: episodes of one unit that count.
+        memory: what of a column's course is kept, COLUMN:mean, COLUMN:RATE of an exponential mean, or COLUMN:now,
+            the newest value, which is what other columns keep. A column is a name, or a number from 0.
+        columns: columns that the policy looks at; by default all of them. Fewer mean less noise.
+        value_columns: those of them that the value depends on; by default all of them.
+        environment: name of the environment that `tacit play` shows the policy in, if there is one.
+        out: folder of the run; it will hold nothing private.
+        track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
+            privacy.
+        settings: fields of `ImprovementPlan`.
+
+    Raises:
+        TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the learning begins.
+    """
+    from tacit.methods.improvement import ImprovementPlan, Problem
+
+    spec = study.source.spec
+    problem = Problem(gamma=gamma, horizon=horizon, episodes_per_unit=episodes_per_unit, return_range=range)
+    for name, words in (("columns", columns), ("value_columns", value_columns)):
+        if words:
+            settings[name] = tuple(_column(word, spec, name) for word in words)
+    plan = ImprovementPlan.of(spec, problem, memory=_memory(memory, spec), **settings)
+    plan.require(spec)
+    plan = plan.calibrate(unit=study.unit, epsilon=epsilon, delta=study.delta(delta))
+    notes = None if environment is None else {"environment": environment, "horizon": horizon, "repeat": 1}
+
+    def carry_out(options: Mapping[str, Any]) -> Release[Improvement]:
+        return _release(study, plan, options, out, track, notes)
+
+    return Request(plan, carry_out)
+
+
+def _release(
+    study: Study,
+    plan: ImprovementPlan,
+    options: Mapping[str, Any],
+    out: Path | None,
+    track: Path | None,
+    notes: dict[str, Any] | None,
+) -> Release[Improvement]:
+    from tacit import hub
+    from tacit.methods.improvement import fit
+    from tacit.privacy.vault.vault import Vault
+    from tacit.study.account import Words, promised
+    from tacit.study.folder import RunFolder, Stopwatch, certify, finish
+
+    words = Words(people="people", doing="improvement", done="learned from", do="improve")
+    _, epsilon, delta = promised(plan)
+    account = study.account(words, epsilon, delta)
+    account.require_payable(plan)
+    watch = Stopwatch()
+    with RunFolder.wanted(out, "improve", options) as run:
+        with study.narrator.progress("Opening the records"):
+            data = study.source.open()
+        with account.opened(run) as ledger:
+            with study.narrator.progress("Learning with privacy"):
+                release = fit(plan, Vault(data, ledger, tracker=tracker(track)))
+            if run is not None:
+                hub.save(release, run.inside(FOLDER), notes=notes)
+                certify(run, release.certificate)
+                page = report(release, study.source.spec, run.path.name)
+                finish(run, dataclasses.replace(page, costs=watch.costs() if data.simulated else ()))
+    _tell(study, release.value, run, account.path)
+    return release
+
+
+def _memory(words: Sequence[str], spec: PublicSpec) -> Memory:
+    """The memory that the words COLUMN:mean, COLUMN:now and COLUMN:RATE say; other columns keep their newest value."""
+    from tacit.data.memory import MEAN, NOW, Memory
+    from tacit.data.spec import Box
+
+    rates: dict[int, float] = {}
+    for word in words:
+        name, _, kind = word.rpartition(":")
+        column = _column(name, spec, "memory")
+        rate = {"mean": MEAN, "now": NOW}.get(kind, math.nan)
+        try:
+            rate = float(kind) if math.isnan(rate) else rate
+        except ValueError:
+            rate = math.nan
+        if not 0 <= rate <= 1 or column in rates:
+            expected = "COLUMN:mean, COLUMN:now or COLUMN:RATE with a rate from 0 to 1, each column once"
+            what = f"--memory {word!r} is of another form"
+            raise PlanError(what, where="improve", expected=expected, remedy="write it so")
+        rates[column] = rate
+    size = spec.observation.size if isinstance(spec.observation, Box) else 1
+    return Memory(tuple(rates.get(column, NOW) for column in range(size)))
+
+
+def _column(word: str, spec: PublicSpec, option: str) -> int:
+    """The number of a column by its name or its number."""
+    names = spec.names("observations")
+    if word in names:
+        return names.index(word)
+    if word.isdecimal() and int(word) < len(names):
+        return int(word)
+    raise PlanError(
+        f"--{option.replace('_', '-')} names the unknown column {word[:40]!r}",
+        where="improve",
+        expected=f"one of {', '.join(names)}, or a number from 0",
+        remedy="name one of these",
+    )
+
+
+def report(release: Release[Improvement], spec: PublicSpec, title: str) -> ImprovementReport:
+    """The page's inputs."""
+    from tacit.data.spec import Discrete
+    from tacit.evaluation.report.improvement import ImprovementReport
+    from tacit.study.folder import VERIFY
+
+    value = release.value
+    assert isinstance(spec.action, Discrete)
+    labels = spec.action.columns[0].labels if spec.action.columns else ()
+    return ImprovementReport(
+        title=title,
+        certificate=release.certificate.to_json(),
+        verify=VERIFY,
+        statement=value.statement,
+        kappa=value.plan.kappa,
+        snr=value.plan.snr,
+        actions=tuple(labels) or tuple(str(action) for action in range(spec.action.n)),
+        changes=value.changes,
+        sampled=value.sampled,
+    )
+
+
+def _tell(study: Study, value: Improvement, run: RunFolder | None, ledger: Path) -> None:
+    from tacit.study.folder import CERTIFICATE, REPORT
+
+    say, statement = study.narrator.say, value.statement
+    returns, gain = statement.returns_interval, statement.gain_interval
+    say()
+    say(f"Returns  {statement.returns:.4g} under the records' own decisions, {returns.low:.4g} to {returns.high:.4g}")
+    say(
+        f"Gain     at least {gain.low:.4g} where the {'clone' if value.sampled else 'advice'} is followed in "
+        f"{100 * statement.advice:.3g} % of the visits"
+    )
+    say(f"Proof    {statement}")
+    if run is not None:
+        say(f"Open     {run.path / REPORT}")
+        say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
+    say(f"Acts     {'as the records do, by chance (the clone)' if value.sampled else 'with its best action'}")
+    if run is not None:
+        say(f"Policy   {run.path / FOLDER} (tacit play, tacit export, tacit evaluate --policy)")
+    say(f"Budget   tacit ledger show {ledger}")

@@ -1,0 +1,176 @@
+"""A study: private records, whose they are, what may be spent on them, and what is learned from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import PlanError
+from tacit.study import improve as improving
+from tacit.study.narration import Narrator, Quiet, in_python
+from tacit.study.verbs import verb
+from tacit.units import Relation, Unit
+
+if TYPE_CHECKING:
+    from tacit.data.spec import PublicSpec
+    from tacit.privacy.ledger.ledger import LedgerView
+    from tacit.study.account import Account, Words
+    from tacit.study.records import Source
+
+
+class Study:
+    """Private records and one budget for all that is learned from them.
+
+        study = tacit.Study("visits.csv", unit="patient_id", spec="visits.toml", population=120_000, budget_epsilon=8)
+        print(study.plan("improve", epsilon=1, gamma=1, horizon=24))      # the promise; no record is read
+        better = study.improve(epsilon=1, gamma=1, horizon=24, out="better")
+        print(study)                                                      # spent, left, releases
+
+    Args:
+        records: folder of the private records (`tacit data import` writes one), a file of a table, a table of pandas,
+            Polars, Arrow or DuckDB, or `Trajectories`.
+        unit: what one protected unit is, in the singular ("patient"); of a table, the column of its ids.
+        population: how many units there could be, as the public knows; never counted from the data.
+        relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
+        ledger: file of the budget of these records; by default beside them (DATA.ledger).
+        budget_epsilon: the whole budget of the records, when the ledger is new (by default: the first run alone).
+        budget_delta: likewise.
+        spec: public bounds of a table, or their file.
+        narrator: is told what is promised and how far a run is; None tells nobody.
+        reading: how a table is read (see `Trajectories.from_frame`).
+
+    Raises:
+        DataError: the units have another name, or the bounds of a table are missing.
+        FileError: there are no such records.
+        PlanError: the population is below 2, or records in memory have no ledger.
+    """
+
+    def __init__(
+        self,
+        records: Any,
+        *,
+        unit: str,
+        population: int,
+        relation: Relation = "add_or_remove",
+        ledger: Path | None = None,
+        budget_epsilon: float | None = None,
+        budget_delta: float | None = None,
+        spec: PublicSpec | str | os.PathLike[str] | None = None,
+        narrator: Narrator | None = None,
+        **reading: Any,
+    ) -> None:
+        from tacit.study.records import source_of
+
+        self.narrator: Narrator = Quiet() if narrator is None else narrator
+        with in_python(self.narrator):
+            self._source = source_of(records, unit, spec, self.narrator, **reading)
+            self._unit = Unit(self._source.unit, relation, population)
+            self._ledger = None if ledger is None else Path(ledger)
+            self._budget = (budget_epsilon, budget_delta)
+            if self._source.place is None and self._ledger is None:
+                raise PlanError(
+                    "records in memory have no place that their ledger could lie beside",
+                    where="Study",
+                    expected="--ledger with the file that says what was spent on these people, also tomorrow",
+                    remedy="name it, and name the same one whenever these people's records are used",
+                )
+
+    improve = verb(improving.improve)
+
+    @property
+    def source(self) -> Source:
+        """The records; only their public parts are known."""
+        return self._source
+
+    @property
+    def unit(self) -> Unit:
+        """Whom every promise is made to."""
+        return self._unit
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the study itself was told, as the options of a run."""
+        epsilon, delta = self._budget
+        return {
+            "data": self._source.name,
+            "unit": self._unit.name,
+            "population": self._unit.population,
+            "relation": self._unit.relation,
+            "ledger": self._ledger,
+            "budget_epsilon": epsilon,
+            "budget_delta": delta,
+        }
+
+    def plan(self, verb: str, **words: Any) -> Any:
+        """The calibrated plan of a verb ("improve"), by the words that it would be called with; nothing is spent.
+
+        Raises:
+            TacitError: what the verb itself would refuse before it reads a record.
+        """
+        return self.request(verb, **words).plan
+
+    def request(self, verb: str, **words: Any) -> Any:
+        """A verb's words, checked and planned (`tacit.study.verbs.Request`).
+
+        Raises:
+            PlanError: there is no such verb.
+            TacitError: what the verb itself would refuse before it reads a record.
+        """
+        ask = getattr(getattr(Study, verb, None), "__wrapped__", None)
+        if ask is None:
+            known = ", ".join(sorted(name for name, method in vars(Study).items() if hasattr(method, "__wrapped__")))
+            raise PlanError(f"there is no verb {verb!r}", where="Study", expected=f"one of {known}", remedy="name one")
+        with in_python(self.narrator):
+            return ask(self, **words)
+
+    def delta(self, delta: float | None) -> float:
+        """The slack of a promise: as asked for, else a tenth of 1 / population."""
+        return 1 / (10 * self._unit.size) if delta is None else delta
+
+    def account(self, words: Words, epsilon: float, delta: float, *, resumes: bool = False) -> Account:
+        """What pays for one release."""
+        from tacit.study.account import Account
+
+        place = self._source.place
+        return Account(
+            sources=() if place is None else (place,),
+            unit=self._unit,
+            epsilon=epsilon,
+            delta=delta,
+            words=words,
+            ledger=self._ledger,
+            budget_epsilon=self._budget[0],
+            budget_delta=self._budget[1],
+            resumes=resumes,
+            narrator=self.narrator,
+        )
+
+    @property
+    def ledger(self) -> LedgerView | None:
+        """What was promised and spent; None before the first release.
+
+        Raises:
+            LedgerError: the ledger is damaged, or the records have another.
+        """
+        from tacit.privacy.ledger.ledger import Ledger
+        from tacit.study.account import Words
+
+        account = self.account(Words("people", "release", "learned from", "learn"), 1.0, self.delta(None))
+        account.require_only()
+        return Ledger.read(account.path) if account.path.exists() else None
+
+    def __str__(self) -> str:
+        unit, view = self._unit, self.ledger
+        whom = f"Study of {self._source.name}: every {unit.name} of {unit.size:,} ({unit.relation})"
+        if view is None:
+            return f"{whom}. Nothing was released yet."
+        epsilon, delta = view.spent()
+        lines = [
+            f"{whom}.",
+            f"Budget   epsilon {view.epsilon:g}, delta {view.delta:g}",
+            f"Spent    epsilon {epsilon:.6g}, delta {delta:.3g}",
+            f"Left     epsilon {max(0.0, view.epsilon - epsilon):.6g}, delta {max(0.0, view.delta - delta):.3g}",
+        ]
+        return "\n".join((*lines, *(f"Release  {plan.method}, epsilon {plan.epsilon:.6g}" for plan in view.plans())))

@@ -1,0 +1,72 @@
+"""How a verb of a study is written: a function that checks its words and plans, and what carries the plan out."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from tacit.study.narration import in_python
+
+if TYPE_CHECKING:
+    from tacit.privacy.certificate.certificate import Release
+    from tacit.study.study import Study
+    from tacit.tracking import JsonLines
+
+P = ParamSpec("P")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Request(Generic[Value]):
+    """A verb's words, checked: what will be promised, and what carries it out. No private record was read for it.
+
+    Args:
+        plan: calibrated.
+        carry_out: reserves, fits, releases and saves, by the settings that a run is resumed with.
+        more: lines on the promise beside those of the plan.
+    """
+
+    plan: Any
+    carry_out: Callable[[Mapping[str, Any]], Release[Value]]
+    more: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join((str(self.plan), *self.more))
+
+
+def verb(ask: Callable[Concatenate[Study, P], Request[Value]]) -> Callable[Concatenate[Study, P], Release[Value]]:
+    """The method of `Study` that says what a request promises, and carries it out."""
+
+    @functools.wraps(ask)
+    def method(study: Study, *args: P.args, **kwargs: P.kwargs) -> Release[Value]:
+        with in_python(study.narrator):
+            request = ask(study, *args, **kwargs)
+            study.narrator.say(str(request))
+            return request.carry_out(settings_of(study, ask, kwargs))
+
+    return method
+
+
+def settings_of(study: Study, ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a run is resumed with: all but where it is written, and how it is begun."""
+    bound = inspect.signature(ask).bind(study, **words)
+    bound.apply_defaults()
+    names = list(bound.arguments)[1:]  # but for the study itself
+    more = bound.arguments.get("settings", {})
+    never = {"out", "resume", "track", "settings"}
+    return {**study.settings, **{name: bound.arguments[name] for name in names if name not in never}, **more}
+
+
+def tracker(track: Path | None) -> JsonLines | None:
+    """What the vault of a run shows its released values to.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    from tacit.tracking import JsonLines
+
+    return None if track is None else JsonLines(track)
