@@ -189,9 +189,10 @@ class Account:
             KeyboardInterrupt: as it came; an `Interrupted` if this run had charged or claimed something and cannot be
                 resumed.
         """
-        whole = {"epsilon": self.epsilon, "delta": self.delta}
         if self.inside and run is not None:
-            opened: AbstractContextManager[Ledger] = Ledger(run.inside(LEDGER), self.unit, **whole)
+            opened: AbstractContextManager[Ledger] = Ledger(
+                run.inside(LEDGER), self.unit, epsilon=self.epsilon, delta=self.delta
+            )
         else:
             opened = self._beside_records()
         with opened as ledger:

@@ -26,6 +26,7 @@ FOLDER = "policy"
 
 def improve(
     study: Study,
+    /,
     *,
     epsilon: float,
     gamma: float,
@@ -96,11 +97,13 @@ def _release(
     from tacit.methods.improvement import fit
     from tacit.privacy.vault.vault import Vault
     from tacit.study.account import Words, promised
-    from tacit.study.folder import RunFolder, Stopwatch, certify, finish
+    from tacit.study.folder import RunFolder, Stopwatch, certify, finish, require_free
 
     words = Words(people="people", doing="improvement", done="learned from", do="improve")
     _, epsilon, delta = promised(plan)
     account = study.account(words, epsilon, delta)
+    if out is not None:
+        require_free(out, resume=None)
     account.require_payable(plan)
     watch = Stopwatch()
     with RunFolder.wanted(out, "improve", options) as run:

@@ -42,7 +42,7 @@ def verb(ask: Callable[Concatenate[Study, P], Request[Value]]) -> Callable[Conca
     """The method of `Study` that says what a request promises, and carries it out."""
 
     @functools.wraps(ask)
-    def method(study: Study, *args: P.args, **kwargs: P.kwargs) -> Release[Value]:
+    def method(study: Study, /, *args: P.args, **kwargs: P.kwargs) -> Release[Value]:
         with in_python(study.narrator):
             request = ask(study, *args, **kwargs)
             study.narrator.say(str(request))

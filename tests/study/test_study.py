@@ -1,0 +1,109 @@
+"""A study: the same flow as the command's, from a folder, a table or memory, with one budget and words for Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tacit
+from tacit.cli import main
+from tacit.data.trajectories import Trajectories
+from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanError
+from tacit_worlds import clinic
+
+PATIENTS = 300
+WORDS: dict[str, Any] = {"gamma": 1.0, "horizon": 24, "episodes_per_unit": 4, "range": (-9.0, 5.0)}
+
+
+@pytest.fixture(scope="module")
+def people() -> Trajectories:
+    columns: dict[str, Any] = clinic.collect(PATIENTS, seed=3)
+    return Trajectories.from_arrays(**columns, spec=clinic.spec(), unit_name="patient", simulated=True)
+
+
+@pytest.fixture
+def logs(people: Trajectories, tmp_path: Path) -> Path:
+    people.save(tmp_path / "logs")
+    return tmp_path / "logs"
+
+
+def study_of(records: Any, **words: Any) -> tacit.Study:
+    return tacit.Study(records, unit="patient", population=PATIENTS, **words)
+
+
+def test_a_plan_is_a_promise_and_nothing_is_read_or_spent(logs: Path) -> None:
+    study = study_of(logs)
+    (logs / "rewards.npy").write_bytes(b"whoever reads this fails")
+    plan = study.plan("improve", epsilon=2.0, **WORDS)
+    assert (plan.unit.name, plan.unit.relation, plan.unit.population) == ("patient", "add_or_remove", PATIENTS)
+    assert (plan.epsilon, plan.delta) == (pytest.approx(2.0), pytest.approx(1 / 3_000))
+    assert str(study).endswith("Nothing was released yet.")
+    assert [path.name for path in logs.parent.iterdir()] == ["logs"]
+
+
+def test_one_budget_pays_for_all_and_a_study_says_what_is_left(logs: Path) -> None:
+    study = study_of(logs, budget_epsilon=4.0, budget_delta=1e-3)
+    release = study.improve(epsilon=3.0, delta=1e-4, **WORDS)
+    assert release.certificate.epsilon == pytest.approx(3.0, rel=1e-3)
+    said = str(study)
+    assert "Budget   epsilon 4, delta 0.001" in said
+    assert "Left     epsilon 1" in said
+    assert "Release  improvement of logged decisions, epsilon 2.99988" in said
+    with pytest.raises(BudgetExceeded, match=r"improve with less epsilon= and delta="):
+        study.improve(epsilon=2.0, delta=1e-4, **WORDS)
+
+
+def test_the_folder_of_a_run_is_that_of_the_command(logs: Path, tmp_path: Path) -> None:
+    study_of(logs).improve(epsilon=2.0, delta=1e-4, out=tmp_path / "run", **WORDS)
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"certificate.json", "certificate.md", "policy", "report.html", "run.json"}
+    assert main(["report", str(tmp_path / "run")]) == 0
+    with pytest.raises(tacit.TacitError, match="there is something in this place already"):
+        study_of(logs).improve(epsilon=2.0, delta=1e-5, out=tmp_path / "run", **WORDS)
+
+
+def test_records_in_memory_need_a_ledger_that_outlives_them(people: Trajectories, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"expected ledger= with the file"):
+        study_of(people)
+    study = study_of(people, ledger=tmp_path / "people.ledger")
+    study.improve(epsilon=2.0, delta=1e-4, **WORDS)
+    assert study.ledger is not None
+    assert study.ledger.spent()[0] == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_table_is_read_when_it_is_needed_and_its_ledger_lies_beside_it(people: Trajectories, tmp_path: Path) -> None:
+    columns = clinic.collect(PATIENTS, seed=4)
+    spec = clinic.spec()
+    frame = pd.DataFrame({"patient_id": columns["unit_ids"], "action": columns["actions"]})
+    for field in ("observations", "next_observations"):
+        for i, name in enumerate(spec.names(field)):
+            frame[name] = np.asarray(columns[field])[:, i]
+    frame["reward"], frame["propensity"] = columns["rewards"], columns["propensities"]
+    for flag in ("terminations", "truncations"):
+        frame[flag.removesuffix("s")] = columns[flag]
+    frame.to_csv(tmp_path / "visits.csv", index=False)
+    study = tacit.Study(tmp_path / "visits.csv", unit="patient_id", population=PATIENTS, spec=spec, simulated=True)
+    assert study.unit.name == "patient"
+    study.improve(epsilon=2.0, delta=1e-4, **WORDS)
+    assert (tmp_path / "visits.csv.ledger").exists()
+    with pytest.raises(LedgerError, match="leave ledger= out"):
+        tacit.Study(
+            tmp_path / "visits.csv", unit="patient_id", population=PATIENTS, spec=spec, ledger=tmp_path / "another"
+        ).improve(epsilon=0.1, delta=1e-5, **WORDS)
+
+
+def test_what_has_no_meaning_is_refused_in_the_words_of_python(logs: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="spec= has no meaning for records that were imported before"):
+        study_of(logs, spec=clinic.spec())
+    with pytest.raises(DataError, match=r"and unit= says 'doctor'; .* give unit= patient"):
+        tacit.Study(logs, unit="doctor", population=PATIENTS)
+    with pytest.raises(PlanError, match=r"there is no verb 'improv'.*one of improve"):
+        study_of(logs).plan("improv", epsilon=1.0)
+    with pytest.raises(PlanError, match=r"memory= '1:often' is of another form"):
+        study_of(logs).plan("improve", epsilon=1.0, memory=("1:often",), **WORDS)
+    with pytest.raises(DataError, match="the public bounds of this table are missing"):
+        tacit.Study(pd.DataFrame({"a": [1]}), unit="a", population=9, ledger=tmp_path / "a.ledger")
