@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tacit.evaluation.report.improvement import ImprovementReport
     from tacit.methods.improvement import Improvement, ImprovementPlan
     from tacit.privacy.certificate.certificate import Release
+    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
-    from tacit.study.study import Study
 
 FOLDER = "policy"
 
 
 def improve(
-    study: Study,
+    curator: Curator,
     /,
     *,
     epsilon: float,
@@ -69,24 +69,24 @@ def improve(
     """
     from tacit.methods.improvement import ImprovementPlan, Problem
 
-    spec = study.source.spec
+    spec = curator.source.spec
     problem = Problem(gamma=gamma, horizon=horizon, episodes_per_unit=episodes_per_unit, return_range=range)
     for name, words in (("columns", columns), ("value_columns", value_columns)):
         if words:
             settings[name] = tuple(_column(word, spec, name) for word in words)
     plan = ImprovementPlan.of(spec, problem, memory=_memory(memory, spec), **settings)
     plan.require(spec)
-    plan = plan.calibrate(unit=study.unit, epsilon=epsilon, delta=study.delta(delta))
+    plan = plan.calibrate(unit=curator.unit, epsilon=epsilon, delta=curator.delta(delta))
     notes = None if environment is None else {"environment": environment, "horizon": horizon, "repeat": 1}
 
     def carry_out(options: Mapping[str, Any]) -> Release[Improvement]:
-        return _release(study, plan, options, out, track, notes)
+        return _release(curator, plan, options, out, track, notes)
 
     return Request(plan, carry_out)
 
 
 def _release(
-    study: Study,
+    curator: Curator,
     plan: ImprovementPlan,
     options: Mapping[str, Any],
     out: Path | None,
@@ -101,23 +101,23 @@ def _release(
 
     words = Words(people="people", doing="improvement", done="learned from", do="improve")
     _, epsilon, delta = promised(plan)
-    account = study.account(words, epsilon, delta)
+    account = curator.account(words, epsilon, delta)
     if out is not None:
         require_free(out, resume=None)
     account.require_payable(plan)
     watch = Stopwatch()
     with RunFolder.wanted(out, "improve", options) as run:
-        with study.narrator.progress("Opening the records"):
-            data = study.source.open()
+        with curator.narrator.progress("Opening the records"):
+            data = curator.source.open()
         with account.opened(run) as ledger:
-            with study.narrator.progress("Learning with privacy"):
+            with curator.narrator.progress("Learning with privacy"):
                 release = fit(plan, Vault(data, ledger, tracker=tracker(track)))
             if run is not None:
                 hub.save(release, run.inside(FOLDER), notes=notes)
                 certify(run, release.certificate)
-                page = report(release, study.source.spec, run.path.name)
+                page = report(release, curator.source.spec, run.path.name)
                 finish(run, dataclasses.replace(page, costs=watch.costs() if data.simulated else ()))
-    _tell(study, release.value, run, account.path)
+    _tell(curator, release.value, run, account.path)
     return release
 
 
@@ -181,10 +181,10 @@ def report(release: Release[Improvement], spec: PublicSpec, title: str) -> Impro
     )
 
 
-def _tell(study: Study, value: Improvement, run: RunFolder | None, ledger: Path) -> None:
+def _tell(curator: Curator, value: Improvement, run: RunFolder | None, ledger: Path) -> None:
     from tacit.study.folder import CERTIFICATE, REPORT
 
-    say, statement = study.narrator.say, value.statement
+    say, statement = curator.narrator.say, value.statement
     returns, gain = statement.returns_interval, statement.gain_interval
     say()
     say(f"Returns  {statement.returns:.4g} under the records' own decisions, {returns.low:.4g} to {returns.high:.4g}")

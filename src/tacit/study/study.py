@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,6 @@ from tacit.units import Relation, Unit
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
     from tacit.privacy.ledger.ledger import LedgerView
-    from tacit.study.account import Account, Words
-    from tacit.study.records import Source
 
 
 class Study:
@@ -41,6 +38,9 @@ class Study:
         narrator: is told what is promised and how far a run is; None tells nobody.
         reading: how a table is read (see `Trajectories.from_frame`).
 
+    Attributes:
+        curator: what its verbs know of it.
+
     Raises:
         DataError: the units have another name, or the bounds of a table are missing.
         FileError: there are no such records.
@@ -61,15 +61,21 @@ class Study:
         narrator: Narrator | None = None,
         **reading: Any,
     ) -> None:
+        from tacit.study.curator import Curator
         from tacit.study.records import source_of
 
-        self.narrator: Narrator = Quiet() if narrator is None else narrator
-        with in_python(self.narrator):
-            self._source = source_of(records, unit, spec, self.narrator, **reading)
-            self._unit = Unit(self._source.unit, relation, population)
-            self._ledger = None if ledger is None else Path(ledger)
-            self._budget = (budget_epsilon, budget_delta)
-            if self._source.place is None and self._ledger is None:
+        narrator = Quiet() if narrator is None else narrator
+        with in_python(narrator):
+            source = source_of(records, unit, spec, narrator, **reading)
+            self.curator = Curator(
+                source=source,
+                unit=Unit(source.unit, relation, population),
+                ledger=None if ledger is None else Path(ledger),
+                budget_epsilon=budget_epsilon,
+                budget_delta=budget_delta,
+                narrator=narrator,
+            )
+            if source.place is None and ledger is None:
                 raise PlanError(
                     "records in memory have no place that their ledger could lie beside",
                     where="Study",
@@ -78,30 +84,6 @@ class Study:
                 )
 
     improve = verb(improving.improve)
-
-    @property
-    def source(self) -> Source:
-        """The records; only their public parts are known."""
-        return self._source
-
-    @property
-    def unit(self) -> Unit:
-        """Whom every promise is made to."""
-        return self._unit
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """What the study itself was told, as the options of a run."""
-        epsilon, delta = self._budget
-        return {
-            "data": self._source.name,
-            "unit": self._unit.name,
-            "population": self._unit.population,
-            "relation": self._unit.relation,
-            "ledger": self._ledger,
-            "budget_epsilon": epsilon,
-            "budget_delta": delta,
-        }
 
     def plan(self, verb: str, **words: Any) -> Any:
         """The calibrated plan of a verb ("improve"), by the words that it would be called with; nothing is spent.
@@ -122,30 +104,8 @@ class Study:
         if ask is None:
             known = ", ".join(sorted(name for name, method in vars(Study).items() if hasattr(method, "__wrapped__")))
             raise PlanError(f"there is no verb {verb!r}", where="Study", expected=f"one of {known}", remedy="name one")
-        with in_python(self.narrator):
-            return ask(self, **words)
-
-    def delta(self, delta: float | None) -> float:
-        """The slack of a promise: as asked for, else a tenth of 1 / population."""
-        return 1 / (10 * self._unit.size) if delta is None else delta
-
-    def account(self, words: Words, epsilon: float, delta: float, *, resumes: bool = False) -> Account:
-        """What pays for one release."""
-        from tacit.study.account import Account
-
-        place = self._source.place
-        return Account(
-            sources=() if place is None else (place,),
-            unit=self._unit,
-            epsilon=epsilon,
-            delta=delta,
-            words=words,
-            ledger=self._ledger,
-            budget_epsilon=self._budget[0],
-            budget_delta=self._budget[1],
-            resumes=resumes,
-            narrator=self.narrator,
-        )
+        with in_python(self.curator.narrator):
+            return ask(self.curator, **words)
 
     @property
     def ledger(self) -> LedgerView | None:
@@ -157,13 +117,14 @@ class Study:
         from tacit.privacy.ledger.ledger import Ledger
         from tacit.study.account import Words
 
-        account = self.account(Words("people", "release", "learned from", "learn"), 1.0, self.delta(None))
+        words = Words("people", "release", "learned from", "learn")
+        account = self.curator.account(words, 1.0, self.curator.delta(None))
         account.require_only()
         return Ledger.read(account.path) if account.path.exists() else None
 
     def __str__(self) -> str:
-        unit, view = self._unit, self.ledger
-        whom = f"Study of {self._source.name}: every {unit.name} of {unit.size:,} ({unit.relation})"
+        unit, view = self.curator.unit, self.ledger
+        whom = f"Study of {self.curator.source.name}: every {unit.name} of {unit.size:,} ({unit.relation})"
         if view is None:
             return f"{whom}. Nothing was released yet."
         epsilon, delta = view.spent()

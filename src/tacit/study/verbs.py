@@ -13,7 +13,7 @@ from tacit.study.narration import in_python
 
 if TYPE_CHECKING:
     from tacit.privacy.certificate.certificate import Release
-    from tacit.study.study import Study
+    from tacit.study.curator import Curator
     from tacit.tracking import JsonLines
 
 P = ParamSpec("P")
@@ -38,27 +38,28 @@ class Request(Generic[Value]):
         return "\n".join((str(self.plan), *self.more))
 
 
-def verb(ask: Callable[Concatenate[Study, P], Request[Value]]) -> Callable[Concatenate[Study, P], Release[Value]]:
+def verb(ask: Callable[Concatenate[Curator, P], Request[Value]]) -> Callable[Concatenate[Any, P], Release[Value]]:
     """The method of `Study` that says what a request promises, and carries it out."""
 
     @functools.wraps(ask)
-    def method(study: Study, /, *args: P.args, **kwargs: P.kwargs) -> Release[Value]:
-        with in_python(study.narrator):
-            request = ask(study, *args, **kwargs)
-            study.narrator.say(str(request))
-            return request.carry_out(settings_of(study, ask, kwargs))
+    def method(study: Any, /, *args: P.args, **kwargs: P.kwargs) -> Release[Value]:
+        curator: Curator = study.curator
+        with in_python(curator.narrator):
+            request = ask(curator, *args, **kwargs)
+            curator.narrator.say(str(request))
+            return request.carry_out(settings_of(curator, ask, kwargs))
 
     return method
 
 
-def settings_of(study: Study, ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(curator: Curator, ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
     """The options that a run is resumed with: all but where it is written, and how it is begun."""
-    bound = inspect.signature(ask).bind(study, **words)
+    bound = inspect.signature(ask).bind(curator, **words)
     bound.apply_defaults()
-    names = list(bound.arguments)[1:]  # but for the study itself
+    names = list(bound.arguments)[1:]  # but for the curator
     more = bound.arguments.get("settings", {})
     never = {"out", "resume", "track", "settings"}
-    return {**study.settings, **{name: bound.arguments[name] for name in names if name not in never}, **more}
+    return {**curator.settings, **{name: bound.arguments[name] for name in names if name not in never}, **more}
 
 
 def tracker(track: Path | None) -> JsonLines | None:

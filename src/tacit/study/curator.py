@@ -1,0 +1,75 @@
+"""The curator of a study: holds the records, whose they are, what pays for releases of them, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.study.narration import Narrator
+from tacit.units import Unit
+
+if TYPE_CHECKING:
+    from tacit.study.account import Account, Words
+    from tacit.study.records import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curator:
+    """What every verb of a study needs to know of it.
+
+    Args:
+        source: the records; only their public parts are known.
+        unit: whom every promise is made to.
+        ledger: file of the budget, where it does not lie beside the records.
+        budget_epsilon, budget_delta: the whole budget, where it was declared.
+        narrator: is told what is promised and how far a run is.
+    """
+
+    source: Source
+    unit: Unit
+    ledger: Path | None
+    budget_epsilon: float | None
+    budget_delta: float | None
+    narrator: Narrator
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the study itself was told, as the options of a run."""
+        return {
+            "data": self.source.name,
+            "unit": self.unit.name,
+            "population": self.unit.population,
+            "relation": self.unit.relation,
+            "ledger": self.ledger,
+            "budget_epsilon": self.budget_epsilon,
+            "budget_delta": self.budget_delta,
+        }
+
+    def delta(self, delta: float | None) -> float:
+        """The slack of a promise: as asked for, else a tenth of 1 / population."""
+        return 1 / (10 * self.unit.size) if delta is None else delta
+
+    def account(self, words: Words, epsilon: float, delta: float, *, resumes: bool = False) -> Account:
+        """What pays for one release.
+
+        Args:
+            words: how refusals are worded.
+            epsilon, delta: the promise.
+            resumes: whether a run that was interrupted goes on.
+        """
+        from tacit.study.account import Account
+
+        return Account(
+            sources=() if self.source.place is None else (self.source.place,),
+            unit=self.unit,
+            epsilon=epsilon,
+            delta=delta,
+            words=words,
+            ledger=self.ledger,
+            budget_epsilon=self.budget_epsilon,
+            budget_delta=self.budget_delta,
+            resumes=resumes,
+            narrator=self.narrator,
+        )
