@@ -216,10 +216,10 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 403,
-    "lines": 84_100,
-    "functions": 4_960,
-    "private functions of at most three lines used once": 56,
+    "files": 415,
+    "lines": 85_500,
+    "functions": 5_050,
+    "private functions of at most three lines used once": 80,
     "class names defined more than once": 71,
     "docstring lines on names that are not public": 1_010,
     "errors of more than two lines": 540,

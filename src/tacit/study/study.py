@@ -85,6 +85,11 @@ class Study:
 
     improve = verb(improving.improve)
 
+    @property
+    def unit(self) -> Unit:
+        """Whom every promise is made to."""
+        return self.curator.unit
+
     def plan(self, verb: str, **words: Any) -> Any:
         """The calibrated plan of a verb ("improve"), by the words that it would be called with; nothing is spent.
 
