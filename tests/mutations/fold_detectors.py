@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from vault_cases import GivenParts, Rewards, open_vault, unit_of
@@ -24,7 +24,14 @@ from tacit.units import Relation
 
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
 HALF = PoissonSum(name="half", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0)
-PLAN = ope.ImportanceSampling(problem=ope.Problem(gamma=1.0, horizon=1))
+ONE: dict[str, Any] = {"problem": ope.Problem(gamma=1.0, horizon=1)}
+PLAN = ope.ImportanceSampling(**ONE)
+
+
+class Quiet(ope.ImportanceSampling):
+    """An evaluation by a class of a user's own, which says that it is none."""
+
+    evaluates: ClassVar[bool] = False
 
 
 def budget_of_folds(folder: Path) -> None:
@@ -76,9 +83,8 @@ def judged_by_others(folder: Path) -> None:
             plan.estimate(vault, run, ope.Behaviour(), None)
             return vault.release(run, policy, label=plan.label())
 
-        def evaluated(policy: Any, epsilon: float = 1.0, fold: Any = None, **origin: Any) -> Any:
-            plan = dataclasses.replace(PLAN, fold=fold).calibrate(unit=unit, epsilon=epsilon, delta=1e-5)
-            return ope.fit(plan, vault, policy, **origin)
+        def evaluated(policy: Any, epsilon: float = 1.0, plan: Any = PLAN, **origin: Any) -> Any:
+            return ope.fit(plan.calibrate(unit=unit, epsilon=epsilon, delta=1e-5), vault, policy, **origin)
 
         early = dataclasses.replace(PLAN, fold=0).calibrate(unit=unit, epsilon=1.25, delta=1e-5)
         early = early.about(ope.Behaviour())
@@ -94,8 +100,11 @@ def judged_by_others(folder: Path) -> None:
         made = ope.Origin.made_from(taught[None])
         assert evaluated(next(policies), origin=made).value.interval is None, "who taught it judges it"
         assert evaluated(next(policies)).value.interval is None, "a policy of unknown origin has an interval"
-        first, second = (evaluated(next(policies), origin=ope.Origin.public()).value.interval for _ in range(2))
+        public: dict[str, Any] = {"origin": ope.Origin.public()}
+        first, second = (evaluated(next(policies), **public).value.interval for _ in range(2))
         assert 0.95 < first.level < second.level, "evaluations that came before are not counted"
+        quiet, after = (evaluated(next(policies), plan=plan, **public).value.interval for plan in (Quiet(**ONE), PLAN))
+        assert second.level < quiet.level < after.level, "an evaluation that calls itself none is not counted"
         late = evaluated(released(next(policies), early)).value.interval
         assert late.level > 0.95, "a plan that was run last counts as the first"
         own = [evaluated(_own(share), 1 + share, origin=ope.Origin.public()).value.interval for share in (0.2, 0.3)]

@@ -10,6 +10,7 @@ import pytest
 from tacit.privacy.ledger import state
 from tacit.privacy.ledger.folds import Balance
 from tacit.privacy.vault import origins
+from tacit.privacy.vault import plan as plans
 
 
 def charge_of_a_fold_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -70,6 +71,11 @@ def undeclared_is_public(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(algorithm, "standing", standing)
 
 
+def evaluations_by_their_own_word(patch: pytest.MonkeyPatch) -> None:
+    """A plan evaluates where its class says so."""
+    patch.setattr(plans, "may_evaluate", lambda plan: getattr(plan, "evaluates", True))
+
+
 def evaluations_not_counted(patch: pytest.MonkeyPatch) -> None:
     """However many evaluations came before, the interval is as wide as that of the first."""
     patch.setattr(origins, "level_after", lambda level, count: level)
@@ -100,6 +106,7 @@ FOLDS = (
     ("certificates believed", certificates_believed, ("teachers_of_both_folds",)),
     ("teachers judge", teachers_judge, ("judged_by_others",)),
     ("undeclared is public", undeclared_is_public, ("judged_by_others",)),
+    ("evaluations by their own word", evaluations_by_their_own_word, ("judged_by_others",)),
     ("evaluations not counted", evaluations_not_counted, ("judged_by_others",)),
     ("policies as old as their reservation", policies_as_old_as_their_reservation, ("judged_by_others",)),
     ("classes by their names", classes_by_their_names, ("judged_by_others",)),

@@ -15,9 +15,9 @@ from scipy.special import ndtr
 from selection_cases import DELTA, Itself, Sum, best_of, repeated
 from vault_cases import Rewards, SumPlan, open_vault, unit_of
 
+from tacit.privacy.ledger.state import CALLBACK
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import CALLBACK
 from tacit.privacy.vault.vault import Vault
 
 RARE = 1e-7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -24,13 +24,14 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Li
 from tacit.methods.off_policy_evaluation.problem import Evaluation
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
+from tacit.methods.selection.algorithm import SelectionPlan
+from tacit.methods.synthesis.plan import TransitionsPlan as SynthesisPlan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.origins import Origin
-from tacit.privacy.vault.policies import known_by_digest
+from tacit.privacy.vault.origins import Origin, known_by_digest
 from tacit.privacy.vault.vault import Vault
 
 PLAN = ImportanceSampling(problem=PROBLEM)
@@ -281,6 +282,44 @@ def test_a_released_policy_of_a_class_of_the_users_own_is_declared(tmp_path: Pat
         fit(calibrated(vault), vault, made)
     found = fit(calibrated(vault), vault, made.value, origin=Origin.made_from(made))
     assert own_row(found)["fold"] == 1
+
+
+class Quiet(ImportanceSampling):
+    """An evaluation by a class of a user's own, which says that it is none."""
+
+    evaluates: ClassVar[bool] = False
+
+
+@pytest.mark.parametrize(
+    ("plan", "counts"),
+    [
+        (Quiet(problem=PROBLEM), True),
+        (GivenParts((HALF,)), True),
+        (SelectionPlan(candidates=(SynthesisPlan(),)), False),
+        (SelectionPlan(candidates=(SynthesisPlan(), Quiet(problem=PROBLEM))), True),
+        (SelectionPlan(candidates=(SynthesisPlan(),), judge=Overlap(problem=PROBLEM)), True),
+        (SynthesisPlan(), False),
+        (Overlap(problem=PROBLEM), True),
+    ],
+    ids=str,
+)
+def test_whether_a_plan_evaluates_follows_from_what_it_runs(plan: Any, counts: bool) -> None:
+    assert plans.may_evaluate(plan) == counts
+
+
+@pytest.mark.parametrize("callback", [Ones(), None], ids=["the user's", "tacit's"])
+def test_a_callback_of_the_users_own_counts_as_an_evaluation(tmp_path: Path, callback: Any) -> None:
+    """Even in a plan of tacit's own, it may have asked how good a policy is."""
+    vault = open_vault(tmp_path)
+    plan = SynthesisPlan(steps=2, warmup=0, sampling_rate=0.5).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)
+    run = vault.reserve(plan)
+    if callback is None:
+        vault.ledger.claim(run.plan_id, plan.parts()[0].name, 1)
+    else:
+        vault.noisy_sum(run, plan.parts()[0].name, callback)
+    found = fit(calibrated(vault), vault, TARGET, origin=Origin.public()).value.interval
+    assert found is not None
+    assert found.level == pytest.approx(0.95 if callback is None else 0.975)
 
 
 def test_a_function_may_change_behind_its_name() -> None:

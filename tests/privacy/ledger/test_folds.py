@@ -15,8 +15,9 @@ from scipy.stats import norm
 
 from tacit.errors import BudgetExceeded, PlanError
 from tacit.privacy.accounting.filters import Charge, RdpOrder
-from tacit.privacy.ledger.folds import FOLDS, POLICY, Balance, Fold, alone, folds_of, places, teacher
+from tacit.privacy.ledger.folds import FOLDS, Balance, Fold, alone, folds_of, places, teacher
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.state import POLICY
 from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.units import Relation, Unit

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import PlanError
-from tacit.privacy.ledger.folds import POLICY, Fold
+from tacit.privacy.ledger.folds import Fold
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.state import POLICY
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.origins import Origin, level_after, standing
 from tacit.units import Unit

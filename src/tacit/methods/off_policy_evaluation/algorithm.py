@@ -44,8 +44,7 @@ from tacit.privacy.mechanisms.base import Part, certified_parts
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run, exhausted
-from tacit.privacy.vault.origins import MOST_LEVEL, Origin, Standing, standing, teachers
-from tacit.privacy.vault.policies import digest
+from tacit.privacy.vault.origins import MOST_LEVEL, Origin, Standing, digest, standing, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import LATER
 from tacit.units import Unit
@@ -66,8 +65,6 @@ class Estimator(plans.PrivatePlan, ABC):
     source: ClassVar[str]
     weighs: ClassVar[bool] = True
     """Whether it cannot do without the probabilities of the logged actions, unless they are the evaluated policy's."""
-    evaluates: ClassVar[bool] = True
-    """The ledger counts such plans: policies that were chosen after them get a wider interval."""
 
     problem: Problem
     """discount, horizon, episodes, public range."""

@@ -24,8 +24,7 @@ from tacit.privacy.mechanisms.releases import NoisyMaximum
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
-from tacit.privacy.vault.origins import Origin, teachers
-from tacit.privacy.vault.policies import digest
+from tacit.privacy.vault.origins import Origin, digest, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import LATER
 from tacit.units import Unit
@@ -46,7 +45,7 @@ class Candidate:
     Attributes:
         ledger: the dataset id of the ledger that released the policy, or None.
         origin: the plan that released it, and which policy that was, or None.
-        digest: of everything in the policy (`policies.digest`).
+        digest: of everything in the policy (`origins.digest`).
 
     Raises:
         PlanError: there is no name, or the release is no policy.

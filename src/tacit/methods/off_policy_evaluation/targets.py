@@ -17,8 +17,7 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.folds import teacher
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.vault.invented import invented_rows
-from tacit.privacy.vault.origins import Origin, teachers
-from tacit.privacy.vault.policies import acting, digest, known_by_digest
+from tacit.privacy.vault.origins import Origin, acting, digest, known_by_digest, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import from_json
 

@@ -20,8 +20,6 @@ LEARNING, JUDGING = FOLDS
 Teacher = Literal["everybody", "fold 0", "fold 1"]
 """Whom a release was learned from."""
 EVERYBODY: Teacher = "everybody"
-POLICY = "policy"
-"""Under which kind of note a ledger holds the digest of a policy that a plan has fixed or released, after its id."""
 
 
 def places(parts: Sequence[Any]) -> tuple[Fold, ...] | None:

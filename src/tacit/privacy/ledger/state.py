@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, Total, admits, written
-from tacit.privacy.ledger.folds import EVERYBODY, FOLDS, POLICY, Balance, Fold, Teacher, alone, judged, places, teacher
+from tacit.privacy.ledger.folds import EVERYBODY, FOLDS, Balance, Fold, Teacher, alone, judged, places, teacher
 from tacit.privacy.ledger.persistent import PersistentDict
 from tacit.units import Unit
 
@@ -74,6 +74,9 @@ def broken(what: str) -> LedgerError:
 
 
 FORMAT = 1
+POLICY, CALLBACK, UNTRIED = "policy", "callback", "untried callback"
+"""Kinds of notes: after a plan's id the digest of a policy that it fixed or released, the name of a callback of the
+user's own, or of one that runs or judges candidates."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class PlanSummary:
     Args:
         fold: the one fold that pays, or None where both do.
         taught_by: whom its policies were learned from; of a plan without one, whom it reads.
-        judges: the folds on which it says how good a policy is.
+        judges: the folds on which it may say how good a policy is.
         policies: digest of each policy that it fixed or released -> the folds whose sums it had begun by then.
         began, ended: the entries that took its first and its newest steps, 0 where none were.
     """
@@ -176,7 +179,7 @@ class Reserved:
         claimed: how many steps were taken from each part.
         places: the fold of each part, as its description says; empty where one is over everybody.
         folds: those among them; None where one is over everybody.
-        evaluates: whether it asks how good a policy is.
+        evaluates: whether it may have asked how good a policy is.
         policies: digest of each policy that it fixed or released -> the folds whose sums it had begun by then.
         began, ended: the entries that took its first and its newest steps, 0 where none were.
     """
@@ -360,7 +363,7 @@ class LedgerState:
                 expected="a plan that fits into what is left",
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
-        method, evaluates = str(described.get("method", "")), described.get("evaluates") is True
+        method, evaluates = str(described.get("method", "")), described.get("evaluates") is not False
         plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0), where, folds, evaluates)
         void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
         return replace(self, plans=self.plans.put(plan_id, plan), balance=balance, void_reason=void)
@@ -392,13 +395,16 @@ class LedgerState:
         return replace(self, void_reason=self.void_reason or str(payload["reason"]) or "no reason given")
 
     def _note(self, payload: Mapping[str, Any]) -> LedgerState:
-        plan_id, _, digest = str(payload["text"]).partition(" ")
-        plan = self.plans.get(plan_id) if payload["kind"] == POLICY else None
-        if plan is None or digest in plan.policies:
+        kind, (plan_id, _, what) = payload["kind"], str(payload["text"]).partition(" ")
+        plan = self.plans.get(plan_id)
+        if plan is None or kind not in (POLICY, CALLBACK, UNTRIED) or what in plan.policies:
             return self
-        begun = [fold for part, fold in plan.places.items() if plan.claimed[part]]
-        read = frozenset(begun) or plan.folds or frozenset(FOLDS)  # before any sum it is none that the plan taught
-        plan = replace(plan, policies={**plan.policies, digest: read})
+        if kind == POLICY:
+            begun = [fold for part, fold in plan.places.items() if plan.claimed[part]]
+            read = frozenset(begun) or plan.folds or frozenset(FOLDS)  # before any sum it is none that the plan taught
+            plan = replace(plan, policies={**plan.policies, what: read})
+        else:  # which may have asked anything
+            plan = replace(plan, evaluates=True)
         return replace(self, plans=self.plans.put(plan_id, plan))
 
 

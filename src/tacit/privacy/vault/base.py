@@ -16,14 +16,14 @@ from tacit.privacy.accounting.filters import stated
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.certificate.fields import LEAST_CHARGE
 from tacit.privacy.certificate.words import Label as Label
-from tacit.privacy.ledger.folds import POLICY
 from tacit.privacy.ledger.ledger import Ledger, RdpOrder
+from tacit.privacy.ledger.state import CALLBACK, POLICY
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, publish_logs
 from tacit.privacy.mechanisms.kinds import SUMS, part_of
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.isolation import IsolationChecks, Value
-from tacit.privacy.vault.policies import acting, digest, known_by_digest
+from tacit.privacy.vault.origins import acting, digest, known_by_digest
 from tacit.privacy.vault.selection import Selected
 from tacit.tracking import Tracker
 
@@ -75,9 +75,6 @@ def exhausted(run: Run, part: str) -> PlanExhausted:
 
 _ADMISSION = threading.RLock()
 """Plans are admitted one at a time, by whatever vault: one that is admitted may exclude the next."""
-
-CALLBACK = "callback"
-"""Under which kind of note a ledger holds the names of callbacks that are not tacit's own."""
 
 
 class BaseVault:
@@ -232,19 +229,13 @@ class BaseVault:
     def fix(self, run: Run, policy: Any) -> None:
         """Enter in the ledger which policy the run has arrived at: whom it reads afterwards did not teach that policy.
 
-        Args:
-            run: of which steps have run.
-            policy: over discrete actions, of tacit's own classes; any other is known by no digest, and not entered.
+        One that is no policy of tacit's classes over discrete actions is known by no digest, and not entered.
         """
         if known_by_digest(policy):
             self._remember(run, {digest(policy)}, POLICY)
 
     def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[str]) -> Release[Value]:
-        """A value that came out of the run, with its certificate; `assumptions` are the vault's own.
-
-        Raises:
-            MechanismError: a callback of the user's kept something of what it saw.
-        """
+        """A value that came out of the run, with its certificate; `assumptions` are the vault's own."""
         self._checks.require_unchanged("release")
         if (policy := acting(value)) is not None:
             self.fix(run, policy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -40,12 +40,6 @@ _PASSED: dict[tuple[object, ...], tuple[object, int, int]] = {}
 Keys hold fingerprints, of which code is a part. The callbacks are held, so that no address stands for another array.
 """
 _MOST_PASSED = 32
-
-
-def _pass(key: tuple[object, ...], callback: object, most: int, width: int) -> None:
-    while len(_PASSED) >= _MOST_PASSED:
-        del _PASSED[next(iter(_PASSED))]
-    _PASSED[key] = callback, most, width
 
 
 class IsolationChecks:
@@ -177,20 +171,38 @@ class IsolationChecks:
             if key not in self._widths:
                 self._widths[key] = _width(harness.briefly())
             return self._widths[key]
-        passed, added = (key, self._spec, removal.CROWDS), None
-        with self._trial(part.name, callback, digest, state):
-            if key in self._widths or passed in _PASSED:
+        trial, known = self._trial(part.name, callback, digest, state), key in self._widths
+        width = self._at_length_once((key, self._spec, removal.CROWDS), part, callback, harness, trial, known=known)
+        self.foreign |= foreign(callback, summary)
+        return self._widths.setdefault(key, width)
+
+    def _at_length_once(
+        self,
+        passed: tuple[object, ...],
+        part: object,
+        callback: object,
+        harness: Harness,
+        trial: AbstractContextManager[None],
+        *,
+        known: bool,
+    ) -> int:
+        """Try what is the user's: at length once a process, else on two small crowds. Its width, 0 where known."""
+        added = None
+        with trial:
+            if known or passed in _PASSED:
                 self._times += 1
                 harness.again(self._times)
             else:
                 added = harness.at_length()
         if added is not None:
-            _pass(passed, callback, harness.most(added), _width(added))
-        if key not in self._widths:
-            _, most, self._widths[key] = _PASSED[passed]
-            self._met(part, most)
-        self.foreign |= foreign(callback, summary)
-        return self._widths[key]
+            while len(_PASSED) >= _MOST_PASSED:
+                del _PASSED[next(iter(_PASSED))]
+            _PASSED[passed] = callback, harness.most(added), _width(added)
+        if known:
+            return 0
+        _, most, width = _PASSED[passed]
+        self._most[part] = min(most, self._most.get(part, most))
+        return width
 
     def objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
         """Try the objective: each unit's clipped gradient stays, whoever leaves, and no statistic is kept.
@@ -232,33 +244,29 @@ class IsolationChecks:
             clipped_sum(model, objective.loss, tensors(few, np.arange(FEW)), part.clip_norm, shares=shares)
 
         bounds = (self._spec, part.rows_per_unit, part.rows, part.horizon, part.name)
-        harness, added = Harness(gradients, *bounds), None
-        passed = (key, self._layers.get(model), self._spec, removal.CROWDS)
-        with self._trial(part.name, objective, digest, None, model), self._still(part.name, model):
-            if not known:
-                with self._still(part.name, model):
-                    Harness(losses, *bounds).unmixed()
-                try:
-                    require_summed()
-                except Unsuited as reason:
-                    one_by_one(model, reason)
-                    require_summed()
-            if digest is None:
+        harness = Harness(gradients, *bounds)
+
+        @contextmanager
+        def trial() -> Iterator[None]:
+            with self._trial(part.name, objective, digest, None, model), self._still(part.name, model):
+                if not known:
+                    with self._still(part.name, model):
+                        Harness(losses, *bounds).unmixed()
+                    try:
+                        require_summed()
+                    except Unsuited as reason:
+                        one_by_one(model, reason)
+                        require_summed()
+                yield
+
+        if digest is None:
+            with trial():
                 harness.briefly()
-            elif known or passed in _PASSED:
-                self._times += 1
-                harness.again(self._times)
-            else:
-                added = harness.at_length()
-        if added is not None:
-            _pass(passed, (objective, model), harness.most(added), 0)
-        if digest is not None and not known:
-            self._met(part, _PASSED[passed][1])
+        else:
+            passed = (key, self._layers.get(model), self._spec, removal.CROWDS)
+            self._at_length_once(passed, part, (objective, model), harness, trial(), known=known)
         self.foreign |= foreign(objective, model)
         self._models[model].add(key)
-
-    def _met(self, part: object, most: int) -> None:
-        self._most[part] = min(most, self._most.get(part, most))
 
     def most(self, part: object, *callbacks: Any) -> int | None:
         """How many units callbacks of the user's may get at once: no more than any of the part's was tried on.
@@ -310,11 +318,7 @@ class IsolationChecks:
                 raise _changed(type(known).__qualname__, where)
 
     def _watch(self, callback: object, where: str, *inside: Any) -> bytes | None:
-        """Look at a callback before each step: its form, and whether any callback kept something.
-
-        Returns:
-            What it is now, if not all of it is tacit's own.
-        """
+        """Look at a callback before each step; what it is now, if not all of it is tacit's own."""
         require_pure_form(callback, where)
         self.require_unchanged(where, *(model for model in inside if model in self._layers))
         return (self._memory(callback) or fingerprint(callback)) if strangers(callback, *inside) else None
@@ -427,12 +431,8 @@ def _failed(part: str, kind: str) -> MechanismError:
 
 
 def _public(error: BaseException) -> bool:
-    """Whether it is a MechanismError that the privacy core's own code met in its own work: those name public things
-    only.
-
-    One that a callback met on the way may repeat an argument of the callback's, as other errors of tacit may (`check`
-    does), and a callback's arguments are records.
-    """
+    """Whether it is a MechanismError that the privacy core's own code met in its own work: it names public things."""
+    # one that a callback met may repeat an argument of the callback's, as other errors do, and these are records
     trace, core_only = error.__traceback__, True
     while trace is not None:
         core_only = core_only and str(trace.tb_frame.f_globals.get("__name__")).startswith(("tacit.privacy.", "torch."))

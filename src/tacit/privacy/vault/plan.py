@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeVar, cast
 
@@ -278,14 +279,23 @@ def _check_profile(event: Event, unit: Unit) -> None:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """What the ledger records about a plan: its method, every public field, its parts, and whether it `evaluates`.
+    """What the ledger records about a plan: its method, every public field, its parts, and whether it may `evaluate`.
 
     The parts follow from the fields, but for a plan of a caller's own or another version's: a plan that is reopened has
     to have the parts that were charged.
     """
     parts = certified_parts(plan.parts())
-    evaluates = {"evaluates": True} if getattr(plan, "evaluates", False) else {}
-    return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts} | evaluates
+    described = {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts}
+    return described | {"evaluates": may_evaluate(plan)}
+
+
+def may_evaluate(plan: Any) -> bool:
+    """Whether a plan may say how good a policy is: any but those of tacit's own methods that learn and do not judge."""
+    module, _, name = METHODS.get(plan.method, "").partition(":")
+    own = type(plan) is getattr(sys.modules.get(f"tacit.methods.{module}"), name, None)
+    fields = [getattr(plan, field.name) for field in dataclasses.fields(plan)]
+    held = [one for value in fields for one in (value if isinstance(value, tuple) else (value,))]
+    return not own or module.startswith("off_policy_evaluation.") or any(map(may_evaluate, filter(_is_plan, held)))
 
 
 # Which plans may share records with a release of prefixes: held-out trajectories are used for nothing else.

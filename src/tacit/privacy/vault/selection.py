@@ -25,8 +25,6 @@ from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.isolation import require_pure_form
 
-UNTRIED = "untried callback"
-"""Under which kind of note a ledger holds the names of the user's own callbacks of selections."""
 _KEYWORDS = frozenset({"pretrained", "device"})
 """What may be fixed of a function of tacit's that makes a run: nothing that could see a run that is not released."""
 

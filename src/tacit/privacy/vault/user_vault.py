@@ -316,11 +316,7 @@ class UserVault(BaseVault):
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _require_fit(self, plan: Plan) -> None:
-        """The parts agree on who is enrolled, the population can fill the rounds, and the register is not an older one.
-
-        Raises:
-            PlanError, LedgerError: it is not so; nothing was charged.
-        """
+        """The parts agree on who is enrolled, the population can fill the rounds, and the register is no older one."""
         super()._require_fit(plan)
         parts = plan.parts()
         enrolled = [part for part in parts if isinstance(part, MET)]

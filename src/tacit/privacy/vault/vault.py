@@ -28,6 +28,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.state import UNTRIED
 from tacit.privacy.mechanisms import marginals
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
 from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Objective, Plan, Rows, Sum, World
@@ -357,7 +358,7 @@ class Vault(BaseVault):
         self._require_one(part)
         selection.require_closed(attempt, part)
         selection.require_closed(judge, part)
-        self._remember(run, foreign(attempt) | foreign(judge), selection.UNTRIED)
+        self._remember(run, foreign(attempt) | foreign(judge), UNTRIED)
         self._take(run, spec)
         best = behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
         self._remember(run, best.callbacks)
@@ -367,7 +368,7 @@ class Vault(BaseVault):
         """Put a value that came out of the run together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
         import_assumption = f"each {kind} counts as one {name}: the records were imported without unit ids"
-        assumptions = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
+        assumptions = [selection.untried(name) for name in sorted(self._remembered(run, UNTRIED))]
         assumptions += [] if kind in ("id", name) else [import_assumption]
         assumptions += self._records.assumptions(name)
         return self._certified(run, value, label, assumptions)
