@@ -81,8 +81,7 @@ def test_reserve_charges_the_whole_plan_once(path: Path) -> None:
     with Ledger(path) as ledger:
         reserve(ledger)
         assert ledger.spent() == (0.4, 1e-5)
-        shown = PlanSummary("p", "synthesis", 0.4, 1e-5, 253, 0, fold=None, taught_by="everybody", judges=(0, 1))
-        assert ledger.plans() == [shown]
+        assert ledger.plans() == [PlanSummary("p", "synthesis", 0.4, 1e-5, 253, 0, fold=None, taught_by="everybody")]
 
 
 def test_over_budget_charges_nothing(ledger: Ledger) -> None:

@@ -162,7 +162,7 @@ class Ledger:
         Args:
             plan_id: the plan's name in this ledger.
             description: public JSON values that fix the plan's mechanism; "method" is shown in summaries, the "fold" of
-                each of its "parts" says who pays, and only where "evaluates" is false the plan judges no policy.
+                each of its "parts" says who pays, and "evaluates" that it may judge a policy (`plan.may_evaluate`).
             parts: number of steps by part.
             epsilon, delta: the certified cost of all parts together. Infinite epsilon voids the ledger.
             rdp: the certified Rényi bound at the ledger's order; required by, and charged under, RdpOrder.

@@ -363,7 +363,7 @@ class LedgerState:
                 expected="a plan that fits into what is left",
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
-        method, evaluates = str(described.get("method", "")), described.get("evaluates") is not False
+        method, evaluates = str(described.get("method", "")), described.get("evaluates") is True
         plan = Reserved(self.seq + 1, method, parts, charge, dict.fromkeys(parts, 0), where, folds, evaluates)
         void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
         return replace(self, plans=self.plans.put(plan_id, plan), balance=balance, void_reason=void)

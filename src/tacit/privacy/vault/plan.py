@@ -285,8 +285,8 @@ def describe(plan: Plan) -> dict[str, Any]:
     to have the parts that were charged.
     """
     parts = certified_parts(plan.parts())
-    described = {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts}
-    return described | {"evaluates": may_evaluate(plan)}
+    evaluates = {"evaluates": True} if may_evaluate(plan) else {}
+    return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts} | evaluates
 
 
 def may_evaluate(plan: Any) -> bool:
