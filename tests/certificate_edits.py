@@ -49,7 +49,7 @@ def identified(record: Record) -> Record:
 
 def declared(record: Record, path: Path) -> bool:
     """Whether `Verification.declared` lists what stands there, and what its value is made of."""
-    name, field, own = path[0], path[-1], record["method"] in words.METHODS
+    name, field, own = path[0], path[-1], record["method"] in words.certified_names()
     if field in (ADDED, REMOVED):
         return name == "plan" and not own
     if name in ("format", "void_reason", "audit", "ledger_head", "dataset_id", "commit", "versions", "date"):
@@ -155,7 +155,7 @@ def forged(record: Record) -> Iterator[tuple[str, Record]]:
     for text in HIDDEN:
         yield f"hidden {text!a} in the unit", changed(record, ("unit", "name"), f"{name}{text}")
         yield f"hidden {text!a} in the method", changed(record, ("method",), f"{record['method']}{text}")
-    if record["method"] in words.METHODS:
+    if record["method"] in words.certified_names():
         other = {**record, "method": record["method"].swapcase(), "covered": [free]}
         other["releases"] = [row | {"method": other["method"]} for row in record["releases"]]
         yield "the method in other letters", identified(other)

@@ -8,17 +8,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.cli import plan_declarations
 from tacit.evaluation import lower_bounds as rates
 from tacit.evaluation.audits import apart, bounds, mechanisms
 from tacit.evaluation.audits.cases import Asked, Case
 from tacit.evaluation.audits.findings import Audited
 from tacit.evaluation.audits.running import CASES, Effort, audit
+from tacit.methods import METHODS
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.base import Sum
@@ -36,14 +36,6 @@ LONG = [
     for name in ("privorl@0.1", "dp-sgd@0.1", "privorl-j@1", "privorl@1", "dp-sgd@1")
 ]
 """Of hundreds of steps and more."""
-AS = {
-    "pre-pate-gan": "pate-gan",
-    "pdis": "importance",
-    "wpdis": "importance",
-    "votes": "experts",
-    **dict.fromkeys(("table", "markov", "timegeo"), "epr"),
-}
-"""Methods whose mechanisms are those of a case of another name."""
 
 
 def crowd(case: Case, factor: float = 1.0, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray], Any]:
@@ -62,13 +54,8 @@ def crowd(case: Case, factor: float = 1.0, seed: int = 0) -> tuple[list[np.ndarr
 
 
 def test_every_method_of_the_command_line_has_a_case() -> None:
-    declared = (
-        *get_args(plan_declarations.SynthesisMethod),
-        *get_args(plan_declarations.EvaluationMethod),
-        *get_args(plan_declarations.ExpertMethod),
-        *get_args(plan_declarations.MobilityMethod),
-    )
-    assert {AS.get(method, method) for method in declared} <= set(CASES)
+    audited = {method.plan for method in METHODS if method.audits}
+    assert [method.name for method in METHODS if method.plan not in audited] == []
     assert len(CASES) >= 20
     assert all(CASES[name]().name == name for name in CASES)
 

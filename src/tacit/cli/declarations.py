@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
@@ -13,18 +13,13 @@ from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, RowsForm
 from tacit.cli.policy_declarations import Align, Complete
 from tacit.cli.sharing import Hub
 from tacit.cli.verbs import Improve
+from tacit.methods import list_audits
 
-# fmt: off
-Audited = Literal[
-    "transitions", "trajectories", "policy-gradient", "policy-votes", "gpope", "evaluation", "movement",
-    "movement-federated", "experts", "privorl", "privorl@0.1", "privorl@1", "privorl-people", "privorl-j",
-    "privorl-j@0.1", "privorl-j@1", "privorl-j-context", "raking", "pgm", "mst", "aim", "privsyn", "pate-gan",
-    "residual", "importance", "fqe", "dr", "ssp", "overlap", "lsw", "lsl", "choice", "dp-sgd", "dp-sgd@0.1",
-    "dp-sgd@1", "consensus", "return-weighted", "improvement", "one-shot", "epr", "pategail", "ucb-vi",
-    "alignment", "selection",
-]
-# fmt: on
-"""What `tacit audit --methods` takes: the cases of `tacit.evaluation.audits.running`."""
+if TYPE_CHECKING:
+    Audited = str
+else:
+    Audited = Literal[list_audits()]
+    """What `tacit audit --methods` takes."""
 Format = Literal["csv", "geojson", "geoparquet", "trips-json", "od", "visits", "minari"]
 """What `tacit generate` writes."""
 

@@ -15,7 +15,7 @@ from tacit.cli.console import Advance, progress, say
 from tacit.cli.data import simulate
 from tacit.cli.options import refused
 from tacit.cli.plan_declarations import Baseline, Demo
-from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, learner
+from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, fit_of
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import PlaneWorld
@@ -254,7 +254,7 @@ def compared(
         plan = baseline_plan(method, bins_of).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
         bar, phase = progress(f"Training {method} with privacy"), watch.phase(TRAINING)
         with _vault(data.columns, data.spec, plan) as vault, bar as advance, phase:
-            release = learner(method).fit(plan, vault, seed=seed, progress=advance)
+            release = fit_of(method)(plan, vault, seed=seed, progress=advance)
         with watch.phase(SAMPLING):
             tables.append((method, release.value.sample_columns(rows, seed=seed)))
         costs.append(Cost(method, "control", tuple(watch.phases.items())))

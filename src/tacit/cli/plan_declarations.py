@@ -17,37 +17,33 @@ from tacit.cli.options import (
     PlanCommand,
     of_plans,
 )
+from tacit.methods import list_baselines, list_names
 from tacit.units import Relation, Unit, UnitKey
 
 if TYPE_CHECKING:
     from tacit.study.account import Account, Words
-
-Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
-"""Methods to compare with, whose models begin with no public training; public records may cut their bins."""
-SynthesisMethod = Literal["privorl", "privorl-j", "mst", "aim", "pgm", "privsyn", "pate-gan", "pre-pate-gan"]
-"""Methods of `tacit synthesize`."""
-EvaluationMethod = Literal["residual", "pdis", "wpdis", "fqe", "dr", "gpope", "ssp", "lsw", "lsl"]
-"""Methods of `tacit evaluate`: the plans of `tacit.off_policy_evaluation` at their defaults."""
+    Baseline = SynthesisMethod = EvaluationMethod = TrainMethod = ExpertMethod = MobilityMethod = str
+else:
+    Baseline = Literal[list_baselines()]
+    SynthesisMethod = Literal[list_names("synthesize")]
+    EvaluationMethod = Literal[list_names("evaluate")]
+    TrainMethod = Literal[list_names("train")]
+    ExpertMethod = Literal[list_names("learn")]
+    MobilityMethod = Literal[list_names("imitate")]
 RowsFormat = Literal["parquet", "csv", "npz", "minari", "folder"]
 """What synthetic rows are written as."""
 Activation = Literal["relu", "tanh"]
 """Between the layers of a network."""
 RECIPES: Literal["recipe"] = "recipe"
 """The choice of the environment's own recipe."""
-TrainMethod = Literal["gradient", "votes"]
-"""Plans of `tacit.policy_gradient`: `PolicyGradientPlan`, `Votes`."""
 Critic = Literal["recipe", "none", "local", "private"]
 """What each person's actions are judged against; the paper's shared critic exists with --paper alone."""
 Correlation = Literal["recipe", "toeplitz", "independent", "tree"]
 """How the noise of one round is related to that of the rounds before."""
-ExpertMethod = Literal["votes", "return-weighted", "consensus"]
-"""Plans of `tacit.experts`: `Votes`, `ReturnWeighted`, `Consensus`."""
 Clone = Literal["linear", "quadratic", "mlp"]
 """What an expert's clone is: linear in the observation, in its products of two, or a small network."""
 Learner = Literal["cql", "dqn", "bc"]
 """Losses of `tacit.agents.learners`."""
-MobilityMethod = Literal["one-shot", "table", "epr", "markov", "timegeo", "pategail"]
-"""`tacit.methods.mobility`, its `baselines` and its `pategail`."""
 Critics = Literal["linear", "table", "samples", "gradient"]
 """Kinds of `pategail.PateGailPlan`."""
 Noise = Literal["server", "shared", "device"]

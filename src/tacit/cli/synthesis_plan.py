@@ -8,7 +8,6 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,9 +20,9 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError
-from tacit.methods import selection, synthesis
-from tacit.methods.synthesis import Curiosity, Pretraining, Raking, TransitionsPlan, trajectories
-from tacit.methods.synthesis.baselines.plan import table_plan
+from tacit.methods import find_method, load, selection, synthesis
+from tacit.methods.synthesis import Curiosity, Pretraining, Raking, TransitionsPlan
+from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.certificate.certificate import Release
@@ -38,8 +37,6 @@ PRIVORL: Literal["privorl"] = "privorl"
 PRIVORL_J: Literal["privorl-j"] = "privorl-j"
 DIFFUSED: tuple[SynthesisMethod, ...] = (PRIVORL, PRIVORL_J)
 """tacit's own methods: they train networks by noisy gradients, keep checkpoints and use accelerators."""
-_HOMES = {"pate-gan": "pate_gan", "pre-pate-gan": "pate_gan"}
-"""Modules of the baselines that are not called like the method."""
 PUBLIC = ("public", "provenance")
 Option = Literal["public", "holdout"]
 CLINIC = "clinic"
@@ -66,7 +63,7 @@ def options_of(method: SynthesisMethod) -> tuple[str, ...]:
         *names,
         *(("expected_batch_size",) if method in DIFFUSED else ()),
         *(("curiosity_rate",) if method == PRIVORL else ()),
-        *(() if method in ("pgm", "pate-gan") else PUBLIC),
+        *(PUBLIC if find_method("synthesize", method).public else ()),
     )
 
 
@@ -108,29 +105,30 @@ def planned(command: Synthesize) -> Any:
     return plan.calibrate(unit=unit, epsilon=command.epsilon, delta=command.delta)
 
 
-def learner(method: SynthesisMethod) -> Any:
-    """The module with the method's `fit`."""
-    if method in DIFFUSED:
-        return synthesis if method == PRIVORL else trajectories
-    return import_module(f"tacit.methods.synthesis.baselines.{_HOMES.get(method, method)}")
+def plan_class(method: SynthesisMethod) -> Any:
+    """The class of the method's plan."""
+    return load(find_method("synthesize", method).plan)
+
+
+def fit_of(method: SynthesisMethod) -> Any:
+    """The function that runs the method's plan."""
+    return load(find_method("synthesize", method).fit)
 
 
 def discretises(method: SynthesisMethod) -> bool:
     """Whether the plan of the method cuts columns by the public bounds of the records."""
-    return "teachers" not in options_of(method) and method not in DIFFUSED
+    return "discretisation" in plan_class(method).__dataclass_fields__
 
 
 def baseline_plan(method: SynthesisMethod, discretisation: Discretisation | None) -> Any:
     """The plan of a baseline with its own settings, not calibrated; a method that `discretises` needs bins."""
-    if discretisation is None or not discretises(method):
-        return learner(method).PateGanPlan()
-    kind: Any = table_plan(method)
-    return kind.paper(discretisation.spec) if method == "pgm" else kind(discretisation=discretisation)
+    plan = plan_class(method)
+    return plan.of(discretisation) if discretises(method) else plan()
 
 
 def begins(method: SynthesisMethod) -> bool:
     """Whether the method can begin with public records: its networks are trained on them first."""
-    return method in (*DIFFUSED, "pre-pate-gan")
+    return find_method("synthesize", method).public == "training"
 
 
 def several(command: Synthesize) -> bool:
@@ -220,7 +218,7 @@ def _theirs(command: Synthesize) -> Any:
     if "steps" in changes:
         changes["hold"] = min(plan.hold, changes["steps"] // 10)
     if command.provenance is not None and begins(command.method):
-        changes["pretraining"] = learner(command.method).GanPretraining(provenance=command.provenance)
+        changes["pretraining"] = GanPretraining(provenance=command.provenance)
     return dataclasses.replace(plan, **changes)
 
 

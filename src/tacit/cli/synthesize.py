@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from tacit.cli import options, shards, simulators, synthesis_runs
 from tacit.cli.console import Console, complain, progress, say
 from tacit.cli.options import Missing, given
-from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
+from tacit.cli.plan_declarations import Synthesize
 from tacit.cli.synthesis_plan import (
     CLINIC,
     DIFFUSED,
@@ -23,10 +23,10 @@ from tacit.cli.synthesis_plan import (
     Sources,
     begins,
     chosen,
-    discretises,
-    learner,
+    fit_of,
     opened,
     options_of,
+    plan_class,
     planned,
     published,
     require_there,
@@ -40,8 +40,8 @@ from tacit.envs.rollouts import PlaneWorld
 from tacit.errors import DataError, HardwareError, PlanError
 from tacit.evaluation.sequences import Sequences
 from tacit.hardware import torch_device
-from tacit.methods import synthesis
-from tacit.methods.synthesis.baselines.plan import table_plan
+from tacit.methods import list_names, synthesis
+from tacit.methods.synthesis import trajectories
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.study import folder as run_folder
@@ -178,7 +178,7 @@ def require_sound(command: Synthesize) -> None:
             expected=f"{option} of at least 1",
             remedy="choose another number",
         )
-    run_folder.require_packages(*_NEEDS, *(table_plan(command.method).needs if discretises(command.method) else ()))
+    run_folder.require_packages(*_NEEDS, *getattr(plan_class(command.method), "needs", ()))
     what = "trajectories" if command.method == PRIVORL_J else "rows"
     synthesis_runs.require_form(command.format, wanted(command), what, "synthesize")
     if command.device == "cpu":
@@ -199,7 +199,7 @@ def wanted(command: Synthesize) -> int:
 
 def _require_meaning(command: Synthesize) -> None:
     allowed = (*options_of(command.method), "trajectories" if command.method == PRIVORL_J else "rows")
-    every = (*(name for method in get_args(SynthesisMethod) for name in options_of(method)), "trajectories", "rows")
+    every = (*(name for method in list_names("synthesize") for name in options_of(method)), "trajectories", "rows")
     for name in given(command, *every):
         if name not in allowed:
             raise meaningless(name, f"it with a method that has it, not {command.method}")
@@ -257,39 +257,41 @@ def fitted(
     Raises:
         Interrupted: a method that keeps no checkpoint was stopped after the ledger was charged.
     """
-    learns = learner(command.method)
+    fit = fit_of(command.method)
     starts: dict[Any, Any] = {}
     if public is not None and begins(command.method):
         with watch.phase("Public pre-training"):
             for one in plan.candidates if command.choose else (plan,):
                 if one.pretraining not in starts:
-                    starts[one.pretraining] = _start(command, learns, one, public, vault.spec)
+                    starts[one.pretraining] = _start(command, one, public, vault.spec)
     with watch.phase("Training with privacy"):
         if command.choose:
             return synthesis_runs.keep(run, chosen(command, plan, vault, starts))
         start = starts.get(plan.pretraining) if starts else None
         if command.method in DIFFUSED:
             return synthesis_runs.train(
-                run, learns.fit, plan, vault, pretrained=start, resume=command.resume, device=command.device
+                run, fit, plan, vault, pretrained=start, resume=command.resume, device=command.device
             )
         with without_checkpoint(vault.ledger), progress("Training with privacy") as advance:
             begun = {} if start is None else {"pretrained": start}
-            release: Release[Any] = learns.fit(plan, vault, seed=command.seed, progress=advance, **begun)
+            release: Release[Any] = fit(plan, vault, seed=command.seed, progress=advance, **begun)
         return synthesis_runs.keep(run, release)
 
 
-def _start(command: Synthesize, learns: Any, plan: Any, public: Trajectories, spec: PublicSpec) -> Any:
+def _start(command: Synthesize, plan: Any, public: Trajectories, spec: PublicSpec) -> Any:
     """The starting point from public records that the plan declares."""
     with progress("Training on the public records") as advance:
         how: dict[str, Any] = {"seed": command.seed, "progress": advance}
         if command.method == PRIVORL_J:
             worlds = public.by_unit() if "local_context" in command.settings else public
-            encoder = learns.public_encoder(spec, worlds)
-            return learns.pretrain(plan, encoder, worlds, device=command.device, **how)
+            encoder = trajectories.public_encoder(spec, worlds)
+            return trajectories.pretrain(plan, encoder, worlds, device=command.device, **how)
         encoder = synthesis.Encoder.from_public(spec, public.columns)
         if command.method == PRIVORL:
-            return learns.pretrain(plan, encoder, public.columns, device=command.device, **how)
-        return learns.pretrain_gan(plan, encoder, public.columns, **how)
+            return synthesis.pretrain(plan, encoder, public.columns, device=command.device, **how)
+        from tacit.methods.synthesis.baselines.pate_gan import pretrain_gan
+
+        return pretrain_gan(plan, encoder, public.columns, **how)
 
 
 def sections(

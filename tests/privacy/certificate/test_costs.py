@@ -7,16 +7,16 @@ import os
 import resource
 import runpy
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.certificate_edits import identified, places, put, redigested
 
+from tacit import methods
 from tacit.errors import CertificateError, TacitError
 from tacit.privacy.accounting.events import event_from_json
-from tacit.privacy.certificate import fields, words
+from tacit.privacy.certificate import fields
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.units import Unit
 
@@ -154,8 +154,8 @@ def readers() -> dict[str, Reader]:
     def by_the_verifier(path: Path) -> str:
         return {0: "recomputed", 1: "refused", 2: "not recomputable", 3: "void"}[verifier["main"]([str(path)])]
 
-    for place in words.METHODS.values():
-        import_module(f"tacit.methods.{place.partition(':')[0]}")
+    for method in methods.METHODS:
+        methods.load(method.plan)
     return {"tacit": by_tacit, "verifier": by_the_verifier}
 
 

@@ -11,6 +11,7 @@ import pytest
 from test_certificate import PLAN, build, verify
 from tests.certificate_edits import declared, forged, outcomes, redigested, same, sampled
 
+from tacit import methods
 from tacit.errors import CertificateError, TacitError
 from tacit.privacy.certificate import words
 from tacit.privacy.certificate.canonical import plan_id
@@ -54,16 +55,16 @@ def test_who_flips_simulated_with_its_words_is_listed() -> None:
 
 
 def test_every_method_has_its_plan_in_the_table() -> None:
-    methods = Path(words.__file__).parents[2] / "methods"
-    found = {}
-    for path in sorted(methods.rglob("*.py")):
+    folder, found = Path(methods.__file__).parent, {}
+    for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for line in node.body if isinstance(node, ast.ClassDef) else ():
                 if isinstance(line, ast.AnnAssign) and ast.unparse(line).startswith("method: ClassVar[str] = "):
                     assert line.value is not None
-                    module = ".".join(path.relative_to(methods).with_suffix("").parts)
-                    found[ast.literal_eval(line.value)] = f"{module}:{node.name}"
-    assert found == words.METHODS, "METHODS of privacy/certificate/words.py lists every plan, so that edits are found"
+                    module = ".".join(path.relative_to(folder).with_suffix("").parts)
+                    found[ast.literal_eval(line.value)] = f".{module}:{node.name}"
+    listed = {method.certified: method.plan for method in methods.METHODS}
+    assert found == listed, "METHODS of tacit.methods lists every plan, so that edits are found"
 
 
 def record_of(name: str) -> dict[str, Any]:

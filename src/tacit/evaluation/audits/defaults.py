@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from tacit import methods
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
 from tacit.evaluation.audits import alone, apart, bounds, certified
 from tacit.evaluation.audits.cases import Asked, Case, Seen
 from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, of_plan, with_noise
-from tacit.methods import experts, improvement, mobility, selection, synthesis
+from tacit.methods import experts, synthesis
 from tacit.methods import off_policy_evaluation as ope
-from tacit.methods.alignment.plan import AlignmentPlan
 from tacit.methods.experts.consensus import CONSENSUS, TRAINING
-from tacit.methods.mobility import baselines, pategail
-from tacit.methods.policy_gradient.baselines.ucb_vi import UcbVi
+from tacit.methods.improvement.plan import ImprovementPlan
+from tacit.methods.mobility.pategail.plan import recipe
+from tacit.methods.selection.algorithm import SelectionPlan
 from tacit.methods.synthesis import trajectories
-from tacit.methods.synthesis.baselines import aim, mst, pate_gan_plan, pgm, privsyn
+from tacit.methods.synthesis.baselines import pate_gan_plan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.plan import PART as DENOISER
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS
@@ -32,8 +33,8 @@ from tacit.units import Unit
 
 POPULATION = 2**15
 """Of every unit here; a power of two, by which a division leaves all digits as they are."""
-RATES, BRIEF = (0.1, 1.0), 100
-"""Rates at which sampled methods are audited besides their own, and of how many steps: more would tell no more."""
+BRIEF = 100
+"""Steps of a sampled method at another rate than its own: more would tell no more."""
 ROOM = PublicSpec(
     observation=Box((-1.0,) * 4, (1.0,) * 4),
     action=Box((-1.0,) * 2, (1.0,) * 2),
@@ -80,8 +81,20 @@ def _single(
     return Case(name, words, unit, calibrated, functools.partial(run, unit), **usual | fields)
 
 
-def privorl(name: str, rate: float | None) -> Case:
+def _rate(name: str) -> float | None:
+    """The sampling rate that stands after "@" in the name of an audit; None is the method's own."""
+    _, at, rate = name.partition("@")
+    return float(rate) if at else None
+
+
+def _plan(name: str, **fields: Any) -> Callable[[], Any]:
+    """The plan of the method that has an audit of this name."""
+    return functools.partial(methods.load(methods.find_audit(name)[0].plan), **fields)
+
+
+def privorl(name: str) -> Case:
     """Synthesis of transitions: noisy gradients on Poisson samples, and histograms of them."""
+    rate = _rate(name)
     own: dict[str, Any] = {} if rate is None else {"sampling_rate": rate, "steps": BRIEF}
     raking = synthesis.Raking.of(ROOM, population=POPULATION)
     plan = functools.partial(synthesis.TransitionsPlan, raking=raking, **own)
@@ -100,8 +113,9 @@ def people(name: str) -> Case:
     return _crowded(name, words, PERSON, plan, gradients=(DENOISER,))
 
 
-def privorl_j(name: str, rate: float | None, *, local_context: int | None = None) -> Case:
+def privorl_j(name: str, *, local_context: int | None = None) -> Case:
     """Synthesis of trajectories; with local context the histograms are all that is learned of people."""
+    rate = _rate(name)
 
     def plan() -> trajectories.TrajectoriesPlan:
         raking = synthesis.Raking.of(ROOM, population=POPULATION)
@@ -116,9 +130,21 @@ def privorl_j(name: str, rate: float | None, *, local_context: int | None = None
     return _crowded(name, words, PERSON, plan, gradients=(STARTS, FRAGMENTS))
 
 
-def tables(name: str, plan: Callable[[], Any], method: str) -> Case:
-    """Synthesis from noisy marginals or histograms; of marginals, one takes the whole budget."""
-    return _crowded(name, f"synthesis of transitions ({method})", TRANSITION, plan)
+def local_context(name: str) -> Case:
+    """Synthesis of trajectories, where histograms are all that is learned of people."""
+    return privorl_j(name, local_context=2)
+
+
+def tables(name: str) -> Case:
+    """Synthesis from noisy marginals, one of which takes the whole budget."""
+    plan = methods.load(methods.find_audit(name)[0].plan).of(Discretisation(ROOM))
+    return _crowded(name, plan.method, TRANSITION, lambda: plan)
+
+
+def raking(name: str) -> Case:
+    """Synthesis from noisy histograms."""
+    plan = synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM))
+    return _crowded(name, plan.method, TRANSITION, lambda: plan)
 
 
 def pate_gan(name: str) -> Case:
@@ -132,20 +158,50 @@ def pate_gan(name: str) -> Case:
     return _single(name, words, TRANSITION, plan, alone.votes, together=50, more=2, with_noise=None)
 
 
-def evaluated(name: str, estimator: Callable[..., Any], method: str, **fields: Any) -> Case:
+def _evaluated(name: str, method: str, **fields: Any) -> Case:
     """Off-policy evaluation by noisy sums over everybody."""
-    plan = functools.partial(estimator, problem=PROBLEM, **fields)
+    plan = _plan(name, problem=PROBLEM, **fields)
     return _crowded(name, f"off-policy evaluation ({method}): noisy sums", PERSON, plan)
 
 
-def visits(name: str, estimator: type[ope.Lsw | ope.Lsl]) -> Case:
+def residual(name: str) -> Case:
+    """Residual return regression, for which the records need to be the evaluated policy's own."""
+    return _evaluated(name, "residual returns", features=FEATURES, on_policy=True)
+
+
+def importance(name: str) -> Case:
+    """Importance sampling."""
+    return _evaluated(name, "importance sampling")
+
+
+def fqe(name: str) -> Case:
+    """Fitted Q."""
+    return _evaluated(name, "fitted Q", features=FEATURES)
+
+
+def dr(name: str) -> Case:
+    """The doubly robust estimator."""
+    return _evaluated(name, "doubly robust", features=FEATURES)
+
+
+def ssp(name: str) -> Case:
+    """Perturbed sufficient statistics of LSTD."""
+    return _evaluated(name, "DP-LSTD", features=FEATURES, clip_norm=1.0)
+
+
+def overlap(name: str) -> Case:
+    """How alike two policies are."""
+    return _evaluated(name, "overlap")
+
+
+def visits(name: str) -> Case:
     """Off-policy evaluation by one release with noise of smooth sensitivity."""
+    small = _plan(name, problem=PROBLEM, features=FEATURES)()
 
     def plan(epsilon: float, delta: float) -> Mechanisms:
-        small = estimator(problem=PROBLEM, features=FEATURES)
         return of_plan(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
 
-    words = f"off-policy evaluation ({estimator.method}): one release with noise of smooth sensitivity"
+    words = f"off-policy evaluation ({small.method}): one release with noise of smooth sensitivity"
     return _single(name, words, PERSON, plan, alone.least_squares, together=100, with_noise=None)
 
 
@@ -164,8 +220,9 @@ def choice(name: str) -> Case:
     return _single(name, words, PERSON, plan, alone.choice, together=100, more=3, law=bounds.choice_law)
 
 
-def dp_sgd(name: str, rate: float | None) -> Case:
+def dp_sgd(name: str) -> Case:
     """Learning from experts by noisy gradients alone."""
+    rate = _rate(name)
     batch = experts.Consensus.expected_batch_size if rate is None else round(rate * POPULATION)
     steps = experts.Consensus.steps if rate is None else BRIEF
     plan = functools.partial(
@@ -190,8 +247,36 @@ def consensus(name: str) -> Case:
     return _single(name, words, EXPERT, plan, alone.prefixes, together=50)
 
 
-def met(name: str, words: str, small: Callable[[int], Any]) -> Case:
-    """Correlated noisy sums over people who are met once; `small` is a plan for so many people in a round.
+def return_weighted(name: str) -> Case:
+    """Imitation of experts by noisy steps."""
+    words = "learning from experts (return-weighted imitation): noisy sums"
+    return _crowded(name, words, EXPERT, _plan(name, policy=DECISIONS))
+
+
+def improvement(name: str) -> Case:
+    """Improvement of logged decisions."""
+    plan = functools.partial(ImprovementPlan.of, ROOM, PROBLEM)
+    return _crowded(name, "improvement of logged decisions: noisy sums", PERSON, plan)
+
+
+def one_shot(name: str) -> Case:
+    """A simulator of movement from one release."""
+    return _crowded(name, "simulators of movement (one shot): noisy sums", PERSON, _plan(name))
+
+
+def epr(name: str) -> Case:
+    """The plan of the simulators of movement to compare with."""
+    return _crowded(name, "simulators of movement (EPR): noisy sums", PERSON, _plan(name))
+
+
+def pategail(name: str) -> Case:
+    """Rewards by people's own critics."""
+    plan = functools.partial(recipe, "linear", POPULATION)
+    return _crowded(name, "simulators of movement (PateGAIL++): noisy sums", PERSON, plan)
+
+
+def _met(name: str, words: str, small: Callable[[int], Any]) -> Case:
+    """A case of correlated noisy sums over people who are met once; `small` is a plan for so many people in a round.
 
     All canaries come in the first round.
     """
@@ -204,86 +289,33 @@ def met(name: str, words: str, small: Callable[[int], Any]) -> Case:
     return dataclasses.replace(case, name=name, plan=plan, crowd=0)
 
 
-def ucb_vi(canaries: int) -> UcbVi:
+def ucb_vi(name: str) -> Case:
     """A small plan of counters."""
-    return UcbVi(states=4, actions=2, horizon=4, rounds=8, users=canaries)
+    return _met(
+        name,
+        "UCB-VI with people met once",
+        lambda canaries: _plan(name, states=4, actions=2, horizon=4, rounds=8, users=canaries)(),
+    )
 
 
-def aligned(canaries: int) -> AlignmentPlan:
-    """A small plan of alignment."""
-    return AlignmentPlan(rounds=4, people=canaries)
+def alignment(name: str) -> Case:
+    """A small plan of alignment by a reward."""
+    words = "alignment of a language model with people met once"
+    return _met(name, words, lambda canaries: _plan(name, rounds=4, people=canaries)())
 
 
-def best_of_several(name: str) -> Case:
+def preferences(name: str) -> Case:
+    """Alignment by preferences."""
+    return _crowded(name, "alignment of a language model by preferences: noisy sums", PERSON, _plan(name))
+
+
+def selection(name: str) -> Case:
     """The best of a secret number of runs."""
 
     def plan(epsilon: float, delta: float) -> Mechanisms:
         candidates = (synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM)),) * 2
-        small = selection.SelectionPlan(candidates=candidates)
+        small = SelectionPlan(candidates=candidates)
         return of_plan(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
 
     words = "private selection of the best of a secret number of runs"
     return _single(name, words, TRANSITION, plan, alone.selection, with_noise=None)
-
-
-def _sampled(name: str, case: Callable[[str, float | None], Case]) -> dict[str, Callable[[], Case]]:
-    """A sampled method at its own rate, and at others."""
-    named = {f"{name}@{rate:g}": rate for rate in RATES}
-    return {each: functools.partial(case, each, rate) for each, rate in ({name: None} | named).items()}
-
-
-def _discretised(plan: Callable[..., Any]) -> Callable[[], Any]:
-    return functools.partial(plan, discretisation=Discretisation(ROOM))
-
-
-METHODS: Mapping[str, Callable[[], Case]] = {
-    **_sampled("privorl", privorl),
-    "privorl-people": lambda: people("privorl-people"),
-    **_sampled("privorl-j", privorl_j),
-    "privorl-j-context": lambda: privorl_j("privorl-j-context", None, local_context=2),
-    "raking": lambda: tables("raking", lambda: synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM)), "raking alone"),
-    "pgm": lambda: tables("pgm", lambda: pgm.PgmPlan.paper(ROOM), "PGM"),
-    "mst": lambda: tables("mst", _discretised(mst.MstPlan), "MST"),
-    "aim": lambda: tables("aim", _discretised(aim.AimPlan), "AIM"),
-    "privsyn": lambda: tables("privsyn", _discretised(privsyn.PrivSynPlan), "PrivSyn"),
-    "pate-gan": lambda: pate_gan("pate-gan"),
-    "residual": lambda: evaluated(
-        "residual", ope.ResidualRegression, "residual returns", features=FEATURES, on_policy=True
-    ),
-    "importance": lambda: evaluated("importance", ope.ImportanceSampling, "importance sampling"),
-    "fqe": lambda: evaluated("fqe", ope.FittedQ, "fitted Q", features=FEATURES),
-    "dr": lambda: evaluated("dr", ope.DoublyRobust, "doubly robust", features=FEATURES),
-    "ssp": lambda: evaluated("ssp", ope.SufficientStatistics, "DP-LSTD", features=FEATURES, clip_norm=1.0),
-    "overlap": lambda: evaluated("overlap", ope.Overlap, "overlap"),
-    "lsw": lambda: visits("lsw", ope.Lsw),
-    "lsl": lambda: visits("lsl", ope.Lsl),
-    "choice": lambda: choice("choice"),
-    **_sampled("dp-sgd", dp_sgd),
-    "consensus": lambda: consensus("consensus"),
-    "return-weighted": lambda: _crowded(
-        "return-weighted",
-        "learning from experts (return-weighted imitation): noisy sums",
-        EXPERT,
-        functools.partial(experts.ReturnWeighted, policy=DECISIONS),
-    ),
-    "improvement": lambda: _crowded(
-        "improvement",
-        "improvement of logged decisions: noisy sums",
-        PERSON,
-        functools.partial(improvement.ImprovementPlan.of, ROOM, PROBLEM),
-    ),
-    "one-shot": lambda: _crowded(
-        "one-shot", "simulators of movement (one shot): noisy sums", PERSON, mobility.OneShotPlan
-    ),
-    "epr": lambda: _crowded("epr", "simulators of movement (EPR): noisy sums", PERSON, baselines.BaselinePlan),
-    "pategail": lambda: _crowded(
-        "pategail",
-        "simulators of movement (PateGAIL++): noisy sums",
-        PERSON,
-        functools.partial(pategail.recipe, "linear", POPULATION),
-    ),
-    "ucb-vi": lambda: met("ucb-vi", "UCB-VI with people met once", ucb_vi),
-    "alignment": lambda: met("alignment", "alignment of a language model with people met once", aligned),
-    "selection": lambda: best_of_several("selection"),
-}
-"""Cases by the name that the command line has for them; after "@" stands another sampling rate."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,7 +46,7 @@ GRID = RegularGrid(0.0, 0.0, 0.31, 0.31, 0.01)
 DAYS = 3
 
 
-def transitions() -> Case:
+def transitions(name: str) -> Case:
     """Synthesis of transitions: leaps that no world produces."""
     unit = Unit("transition", "add_or_remove", POPULATION)
 
@@ -67,10 +64,10 @@ def transitions() -> Case:
         return np.concatenate([np.asarray(w, np.float64).ravel() for w in value.weights.values()])[None]
 
     words = "synthesis of transitions: noisy gradients"
-    return Case("transitions", words, unit, plan, with_records(unit, records, go, draws=DRAWS), crowd=64)
+    return Case(name, words, unit, plan, with_records(unit, records, go, draws=DRAWS), crowd=64)
 
 
-def histories() -> Case:
+def histories(name: str) -> Case:
     """Synthesis of trajectories: people whose whole history is one leap."""
     unit = Unit("person", "add_or_remove", POPULATION)
 
@@ -100,10 +97,10 @@ def histories() -> Case:
 
     words = "synthesis of trajectories: noisy gradients of fragments"
     run = with_records(unit, records, go, blind=frozenset({STARTS}))
-    return Case("trajectories", words, unit, plan, run, crowd=32, more=2, published=False)
+    return Case(name, words, unit, plan, run, crowd=32, more=2, published=False)
 
 
-def online() -> Case:
+def online(name: str) -> Case:
     """Policy gradient: a person who is paid a thousand times what others are, in a place of her own."""
     unit = Unit("person", "add_or_remove", 4 * POPULATION)
     policy = Policy.default(PLACES, hidden=())
@@ -119,10 +116,10 @@ def online() -> Case:
 
     words = "policy gradient with people met once: correlated noisy sums"
     run = with_visitors(unit, PLACES, _decisions, go)
-    return Case("policy-gradient", words, unit, plan, run, together=100, crowd=STATES)
+    return Case(name, words, unit, plan, run, together=100, crowd=STATES)
 
 
-def ballots() -> Case:
+def ballots(name: str) -> Case:
     """Votes along public directions: a person all of whose votes go one way, along directions of her own place."""
     unit = Unit("person", "add_or_remove", 4 * POPULATION)
     policy = Policy.default(PLACES, hidden=())
@@ -136,10 +133,10 @@ def ballots() -> Case:
 
     words = "policy search by votes of people met once: correlated noisy sums"
     run = with_visitors(unit, PLACES, _pairs, go)
-    return Case("policy-votes", words, unit, plan, run, together=100, crowd=STATES)
+    return Case(name, words, unit, plan, run, together=100, crowd=STATES)
 
 
-def gpope() -> Case:
+def gpope(name: str) -> Case:
     """Off-policy evaluation as its paper has it: a person with a place of her own and a reward far above the clip."""
     unit = Unit("person", "add_or_remove", POPULATION)
     problem = off_policy_evaluation.Problem(gamma=0.9, horizon=DECISIONS)
@@ -155,10 +152,10 @@ def gpope() -> Case:
 
     words = "off-policy evaluation (GPOPE): noisy sums of GTD2 directions"
     run = with_records(unit, _watched, go)
-    return Case("gpope", words, unit, plan, run, together=100, crowd=STATES - 1, published=False)
+    return Case(name, words, unit, plan, run, together=100, crowd=STATES - 1, published=False)
 
 
-def evaluation() -> Case:
+def evaluation(name: str) -> Case:
     """Off-policy evaluation by residual return regression, the default."""
     unit = Unit("person", "add_or_remove", POPULATION)
     problem = off_policy_evaluation.Problem(gamma=0.9, horizon=DECISIONS, return_range=(0.0, 1.0))
@@ -177,11 +174,12 @@ def evaluation() -> Case:
         return np.append(value.theta, value.value)[None]
 
     words = "off-policy evaluation (residual returns): noisy sums"
-    return Case("evaluation", words, unit, plan, with_records(unit, _watched, go), crowd=STATES - 1)
+    return Case(name, words, unit, plan, with_records(unit, _watched, go), crowd=STATES - 1)
 
 
-def movement(noise: mobility.plan.WhoAdds = "server") -> Case:
+def movement(name: str) -> Case:
     """Simulators of movement: a person who is never twice in a row in one place."""
+    noise: mobility.plan.WhoAdds = "shared" if name == "movement-federated" else "server"
     unit = Unit("person", "add_or_remove", POPULATION if noise == "server" else DEVICES)
 
     def plan(epsilon: float, delta: float, canaries: int) -> mobility.OneShotPlan:
@@ -197,12 +195,12 @@ def movement(noise: mobility.plan.WhoAdds = "server") -> Case:
 
     if noise == "server":
         words = "simulators of movement (one shot): noisy sums"
-        return Case("movement", words, unit, plan, with_records(unit, _walkers, go), crowd=64)
+        return Case(name, words, unit, plan, with_records(unit, _walkers, go), crowd=64)
     words = "simulators of movement, federated: sums with noise shared among the devices"
-    return Case("movement-federated", words, unit, plan, with_devices(unit, _walkers, go), crowd=64, more=2)
+    return Case(name, words, unit, plan, with_devices(unit, _walkers, go), crowd=64, more=2)
 
 
-def votes() -> Case:
+def votes(name: str) -> Case:
     """Learning from experts: one who acts by signs that nobody else heeds."""
     unit = Unit("expert", "add_or_remove", POPULATION)
     low, high = (-1.0,) * SIGNS, (1.0,) * SIGNS
@@ -221,21 +219,7 @@ def votes() -> Case:
         return np.asarray(experts.fit(plan, vault).value.theta, np.float64)
 
     words = "learning from experts (votes of clones): one noisy sum"
-    return Case("experts", words, unit, plan, with_records(unit, _logs, go), together=100, crowd=64)
-
-
-METHODS: Mapping[str, Any] = {
-    "transitions": transitions,
-    "trajectories": histories,
-    "policy-gradient": online,
-    "policy-votes": ballots,
-    "gpope": gpope,
-    "evaluation": evaluation,
-    "movement": movement,
-    "movement-federated": lambda: movement("shared"),
-    "experts": votes,
-}
-"""Every method by the name that the command line has for it."""
+    return Case(name, words, unit, plan, with_records(unit, _logs, go), together=100, crowd=64)
 
 
 def _kept(columns: Columns, units: NDArray[np.int64], present: Present) -> tuple[Columns, NDArray[np.int64]]:

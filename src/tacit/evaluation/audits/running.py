@@ -14,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import methods
 from tacit.errors import AccountingError, PlanError
-from tacit.evaluation.audits import bounds, certified, defaults, library
+from tacit.evaluation.audits import bounds, certified
 from tacit.evaluation.audits.bounds import Floats
 from tacit.evaluation.audits.cases import Asked, Case, Seen
 from tacit.evaluation.audits.findings import Audited, Finding, Way
@@ -55,7 +56,14 @@ class Effort:
 
 QUICK = Effort(fused=400, single=100, crowded=1)
 FULL = Effort(fused=5_000, single=1_000, crowded=4)
-CASES: Mapping[str, Callable[[], Case]] = {**library.METHODS, **defaults.METHODS}
+
+
+def _make_case(name: str) -> Case:
+    made: Case = methods.load(methods.find_audit(name)[1])(name)
+    return made
+
+
+CASES: Mapping[str, Callable[[], Case]] = {name: functools.partial(_make_case, name) for name in methods.list_audits()}
 """Every case by its name: whole methods with small plans, and the mechanisms of plans with default options."""
 FACTORS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.35, 0.25, 1 / 8, 1 / 16, 1 / 32, 1 / 64)
 """So many times the noise is tried, to see what an audit detects."""

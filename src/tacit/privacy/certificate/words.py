@@ -30,42 +30,6 @@ from tacit.serialization import from_json, holds_ones_own
 
 LISTS = ("covered", "not_covered", "not_protected", "assumptions")
 """The fields that hold lines for people."""
-METHODS: Mapping[str, str] = {
-    "improvement of logged decisions": "improvement.plan:ImprovementPlan",
-    "alignment of a language model (DPPG)": "alignment.plan:AlignmentPlan",
-    "alignment of a language model (DPO)": "alignment.preferences:PreferencePlan",
-    "learning from experts (consensus and DP-SGD)": "experts.consensus:Consensus",
-    "learning from experts (return-weighted imitation)": "experts.imitation:ReturnWeighted",
-    "learning from experts (clone votes)": "experts.votes:Votes",
-    "baseline simulator of movement": "mobility.baselines.plan:BaselinePlan",
-    "federated imitation of movement with private critics (PateGAIL++)": "mobility.pategail.plan:PateGailPlan",
-    "imitation of movement (one shot)": "mobility.plan:OneShotPlan",
-    "DP-LSW": "off_policy_evaluation.baselines:Lsw",
-    "DP-LSL": "off_policy_evaluation.baselines:Lsl",
-    "DP-LSTD": "off_policy_evaluation.baselines:SufficientStatistics",
-    "off-policy evaluation (doubly robust)": "off_policy_evaluation.doubly_robust:DoublyRobust",
-    "off-policy evaluation (fitted Q)": "off_policy_evaluation.fitted_q:FittedQ",
-    "GPOPE": "off_policy_evaluation.gpope:Gpope",
-    "off-policy evaluation (importance sampling)": "off_policy_evaluation.importance:ImportanceSampling",
-    "overlap with the behaviour policy": "off_policy_evaluation.overlap:Overlap",
-    "off-policy evaluation (residual return regression)": "off_policy_evaluation.residual:ResidualRegression",
-    "off-policy selection (exponential mechanism)": "off_policy_evaluation.selection:Selection",
-    "UCB-VI with private counters": "policy_gradient.baselines.ucb_vi:UcbVi",
-    "policy gradient with people met once (DPPG)": "policy_gradient.plan:PolicyGradientPlan",
-    "policy search by votes of people met once": "policy_gradient.votes:Votes",
-    "private selection": "selection.algorithm:SelectionPlan",
-    "synthesis of transitions (AIM)": "synthesis.baselines.aim:AimPlan",
-    "synthesis of transitions (MST)": "synthesis.baselines.mst:MstPlan",
-    "synthesis of transitions (PATE-GAN)": "synthesis.baselines.pate_gan_plan:PateGanPlan",
-    "synthesis of transitions (PGM)": "synthesis.baselines.pgm:PgmPlan",
-    "synthesis of transitions (PrivSyn)": "synthesis.baselines.privsyn:PrivSynPlan",
-    "synthesis of transitions (raking alone)": "synthesis.baselines.raking_alone:RakingPlan",
-    "synthesis of transitions (PrivORL-n)": "synthesis.plan:TransitionsPlan",
-    "synthesis of trajectories (PrivORL-j)": "synthesis.trajectories.plan:TrajectoriesPlan",
-}
-"""Where in `tacit.methods` the plan of each method is; it is imported when a certificate of the method is verified."""
-
-
 @dataclass(frozen=True)
 class Label:
     """A method's own words for its certificate.
@@ -202,6 +166,22 @@ def sharded(ranks: int) -> str:
     )
 
 
+def certified_names() -> frozenset[str]:
+    """What certificates call tacit's own methods."""
+    return frozenset(method.certified for method in _registry().METHODS)
+
+
+def _registry() -> Any:
+    """`tacit.methods`, which stands above this package: no import but this one, made when a method is asked for."""
+    return import_module("tacit.methods")
+
+
+def _plan_class(name: str) -> Any:
+    """The class of the plan of a method of tacit's; None of another one."""
+    registry = _registry()
+    return next((registry.load(method.plan) for method in registry.METHODS if method.certified == name), None)
+
+
 def plan_of(method: str, fields: Fields) -> Labelled | None:
     """The plan of a method of tacit's, rebuilt from its public fields.
 
@@ -211,10 +191,9 @@ def plan_of(method: str, fields: Fields) -> Labelled | None:
     Raises:
         PlanError: the method's plan has no such field, or not with such a value.
     """
-    if method not in METHODS:
+    plan_class: type[Labelled] | None = _plan_class(method)
+    if plan_class is None:
         return None
-    module, _, name = METHODS[method].partition(":")
-    plan_class: type[Labelled] = getattr(import_module(f"tacit.methods.{module}"), name)
     try:
         return from_json(plan_class, {name: _nested(value) for name, value in fields.items()})
     except _OnesOwn:
@@ -233,7 +212,7 @@ def misnamed(method: str) -> str | None:
     """What is wrong with the name of a method that is not tacit's; None where nothing is."""
     if not _METHOD.fullmatch(method):
         return "is not in printable ASCII with single spaces"
-    return "is tacit's but for its case" if method.casefold() in map(str.casefold, METHODS) else None
+    return "is tacit's but for its case" if method.casefold() in map(str.casefold, certified_names()) else None
 
 
 def own_words(method: str, plan: Labelled | None) -> tuple[str, ...]:
@@ -253,7 +232,7 @@ def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str,
     parts = parts_of(record["parts"])
     if plan is not None:
         yield from _against_plan(record, parts, plan)
-    elif record["method"] not in METHODS:
+    elif record["method"] not in certified_names():
         yield from (("method", what) for what in [misnamed(record["method"])] if what)
     elif not any(line.startswith(_ONES_OWN) for line in record["assumptions"]):
         yield "plan", "holds a piece of a user's own that no assumption names"

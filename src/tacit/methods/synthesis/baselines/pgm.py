@@ -59,6 +59,11 @@ class PgmPlan(TablePlan):
         """The PrivORL paper's own setting: four bins a column that stand for their middles."""
         return cls(discretisation=Discretisation(spec, bins=4, decoding="center"))
 
+    @classmethod
+    def of(cls, discretisation: Discretisation) -> Self:
+        """The paper's setting: four bins a column, whatever the bins here are."""
+        return cls.paper(discretisation.spec)
+
     @cached_property
     def cliques(self) -> tuple[tuple[Clique, ...], ...]:
         """What is measured: columns, pairs and triples; a group that is empty is left out."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import methods
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
 from tacit.methods.synthesis.discretisation import Codes, Discretisation, as_trajectories
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import METHODS, Label
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
@@ -48,6 +48,11 @@ class TablePlan(SynthesisPlan):
     """the public bins of the columns."""
     rows_per_unit: int = 1
     """rows of one unit that count at most."""
+
+    @classmethod
+    def of(cls, discretisation: Discretisation) -> Self:
+        """The plan with its own settings."""
+        return cls(discretisation=discretisation)
 
     @property
     @abstractmethod
@@ -127,15 +132,14 @@ class Measurements:
 
 
 def table_plan(name: str) -> type[TablePlan]:
-    """The plan of a baseline, by the name of its module (`mst`) or of its class (`MstPlan`).
+    """The plan of a baseline of `tacit.methods` by the name of its class (`MstPlan`).
 
     Raises:
-        KeyError: there is none, or `METHODS` of `privacy/certificate/words.py` does not list it.
+        KeyError: there is none.
     """
-    for path in METHODS.values():
-        module, _, kind = path.partition(":")
-        if module.startswith("synthesis.baselines.") and name in (module.rpartition(".")[2], kind):
-            found: type = getattr(import_module(f"tacit.methods.{module}"), kind)
+    for method in methods.METHODS:
+        if method.plan.endswith(f":{name}"):
+            found: type = methods.load(method.plan)
             if issubclass(found, TablePlan):
                 return found
     raise KeyError(name)
