@@ -132,7 +132,7 @@ def test_a_missing_or_truncated_file_is_refused(folder: Path, name: str, kept: f
     [
         (resize, "another plan"),
         (rescale, "edited"),
-        (lambda value: value.update(kind="other"), "of another kind"),
+        (lambda value: value.update(kind="other"), "of the kind 'other', which this tacit does not have"),
         (lambda value: value.update(more=1), "of another kind"),
         (lambda value: value.pop("sha256"), "of another kind"),
         (lambda value: value.update(sha256="0" * 64), "edited"),

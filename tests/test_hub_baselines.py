@@ -118,5 +118,5 @@ def test_no_other_class_is_ever_called(release: Release[Any], tmp_path: Path, na
     config["synthesizer"]["class"] = name
     config["sha256"] = hub._digest(tmp_path / "model" / hub.MODEL, config)
     path.write_text(json.dumps(config))
-    with pytest.raises(FileError, match="of another kind"):
+    with pytest.raises(FileError, match=f"of the method '{name}', which this tacit does not have"):
         hub.load(tmp_path / "model")

@@ -13,7 +13,7 @@ import numpy as np
 from tacit.cli import options
 from tacit.cli.console import Console, aside, progress, say, say_json
 from tacit.cli.options import EVALUATION_OPTIONS, Missing
-from tacit.cli.plan_declarations import Evaluate, EvaluationMethod
+from tacit.cli.plan_declarations import Evaluate
 from tacit.cli.policies import (
     STATE_DICT,
     named,
@@ -33,27 +33,20 @@ from tacit.evaluation.off_policy import diagnostics
 from tacit.evaluation.report import EvaluationReport
 from tacit.evaluation.report import evaluation as content
 from tacit.evaluation.report.charts import number
+from tacit.methods import find_method, load
 from tacit.methods.off_policy_evaluation import (
     Behaviour,
     BehaviourModel,
     BehaviourPolicy,
     Custom,
-    DoublyRobust,
     Estimator,
     Evaluation,
     Features,
-    FittedQ,
     Fourier,
-    Gpope,
-    ImportanceSampling,
-    Lsl,
-    Lsw,
     OneHot,
     Origin,
     Policy,
     Problem,
-    ResidualRegression,
-    SufficientStatistics,
     fit,
 )
 from tacit.methods.off_policy_evaluation.algorithm import behaviour_used, judged
@@ -83,17 +76,6 @@ EVALUATION, OVERLAP, OVERLAP_CERTIFICATE = "evaluation.json", "overlap.json", "o
 VERIFY_OVERLAP = (f"tacit certificate verify {OVERLAP_CERTIFICATE}",)
 REASON = "diagnostics of an evaluation"
 refused, meaningless = partial(options.refused, "evaluate"), partial(options.meaningless, "evaluate")
-_PLANS: dict[EvaluationMethod, type[Any]] = {
-    "residual": ResidualRegression,
-    "pdis": ImportanceSampling,
-    "wpdis": ImportanceSampling,
-    "fqe": FittedQ,
-    "dr": DoublyRobust,
-    "gpope": Gpope,
-    "ssp": SufficientStatistics,
-    "lsw": Lsw,
-    "lsl": Lsl,
-}
 _ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
 MODEL = "model"
 WORDS = Words(people="people", doing="evaluation", done="computed from", do="evaluate")
@@ -356,6 +338,11 @@ def diagnosed(command: Evaluate) -> Overlap | None:
     return plan.calibrate(unit=unit, epsilon=share * command.epsilon, delta=share * command.delta)
 
 
+def plan_class(method: str) -> Any:
+    """The class of the method's plan."""
+    return load(find_method("evaluate", method).plan)
+
+
 def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
     """The calibrated plan of the evaluation, with what the overlap diagnostics leave of epsilon and delta.
 
@@ -399,7 +386,7 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
         fields["behaviour_model"] = behaviour_model(command, spec)
     if method == "residual":
         fields |= {"on_policy": command.policy == "behaviour", "range_finder": command.find_range}
-    plan: Estimator = _PLANS[method](**fields)
+    plan: Estimator = plan_class(method)(**fields)
     # Rounding must not lift the sum of both shares above the budget.
     rest = 1.0 if command.overlap is None else (1 - command.overlap) * (1 - 1e-12)
     return plan.calibrate(unit=unit, epsilon=rest * command.epsilon, delta=rest * command.delta)
@@ -494,7 +481,7 @@ def behaviour(command: Evaluate, spec: PublicSpec) -> BehaviourPolicy | None:
     if command.behaviour is None:
         if command.behaviour_source is not None:
             raise meaningless("--behaviour-source", "--behaviour")
-        if not on_policy and not spec.propensities and _PLANS[command.method].weighs:
+        if not on_policy and not spec.propensities and plan_class(command.method).weighs:
             raise unknown_behaviour()
         return None
     if on_policy:

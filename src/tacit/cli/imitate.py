@@ -22,7 +22,7 @@ from tacit.data.mobility.grids import Grid
 from tacit.evaluation.movement import divergences, maps
 from tacit.evaluation.movement.divergences import Line, MapAdvice, lines, map_advice
 from tacit.evaluation.report import MovementReport, picture
-from tacit.methods import mobility
+from tacit.methods import find_method, mobility
 from tacit.methods.mobility import Simulator, baselines, pategail
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.methods.mobility.places import CLIP, STARTS, HomeSums
@@ -51,14 +51,6 @@ from tacit.tracking import Tracker
 FOLDER, CHECKPOINT = "simulator", "checkpoint"
 WORDS = Words(people="people", doing="imitation", done="made of", do="imitate")
 Released = Release[Simulator] | Release[BlockChain] | Release[Simulator | BlockChain]
-METHODS = {
-    "one-shot": "one noisy release of what people do, and a simulator that imitates it",
-    "table": "a noisy table of actions",
-    "epr": "four noisy numbers: exploration and preferential return",
-    "markov": "a noisy chain of moves between blocks",
-    "timegeo": "noisy rhythms of bursts, homes and returns",
-    "pategail": "noisy rewards by critics that never leave their people's devices (PateGAIL++)",
-}
 DAYS = 10_000
 """Of each side, as many are compared at most."""
 SETS: tuple[divergences.Set, ...] = ("sequence", "robust")
@@ -271,7 +263,7 @@ def report(command: Imitate, plan: Plan, release: Released, days: Days | None, r
         title=run.path.name,
         certificate=release.certificate.to_json(),
         verify=VERIFY,
-        method=METHODS[command.method],
+        method=find_method("imitate", command.method).words,
         days=DAYS,
         advice=advised,
         lines=() if days is None else compared(command, plan, drawn, days),

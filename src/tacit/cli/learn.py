@@ -28,7 +28,7 @@ from tacit.evaluation.report import Consensus, ExpertsReport, Votes
 from tacit.evaluation.report import Played as Row
 from tacit.evaluation.report.experts import Role
 from tacit.hub.experts import level
-from tacit.methods import experts
+from tacit.methods import experts, find_method
 from tacit.methods.experts import Learned
 from tacit.methods.experts.anchors import require_policies
 from tacit.methods.experts.consensus import CONSENSUS
@@ -73,11 +73,6 @@ LEVELS = {
         "Protected: the experts' policies, and nothing else. Not protected: patients, states, rewards and transitions; "
         "released prefixes show them as they are."
     ),
-}
-METHODS = {
-    "votes": "votes of one clone for each expert, at public states",
-    "return-weighted": "imitation, in noisy steps that weigh experts by their own returns",
-    "consensus": "beginnings of trajectories that many experts agree with, and noisy steps on their other episodes",
 }
 TITLES = {"cart_pole": "cart-pole", "acrobot": "acrobot", "lunar_lander": "lunar lander", "hiv": "HIV treatment"}
 MARKS = 2_000
@@ -300,7 +295,7 @@ def report(
         certificate=release.certificate.to_json(),
         verify=VERIFY,
         level=level(plan),
-        method=METHODS[command.method],
+        method=find_method("learn", command.method).words,
         votes=votes(value, plan, world),
         consensus=None if value.prefixes is None else consensus(value.prefixes[0], plan),
     )

@@ -22,7 +22,13 @@ from tacit.units import Relation, Unit, UnitKey
 
 if TYPE_CHECKING:
     from tacit.study.account import Account, Words
-    Baseline = SynthesisMethod = EvaluationMethod = TrainMethod = ExpertMethod = MobilityMethod = str
+
+    Baseline = str
+    SynthesisMethod = str
+    EvaluationMethod = str
+    TrainMethod = str
+    ExpertMethod = str
+    MobilityMethod = str
 else:
     Baseline = Literal[list_baselines()]
     SynthesisMethod = Literal[list_names("synthesize")]

@@ -1,11 +1,7 @@
 """Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
 
-Eight kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
-(`tacit.methods.synthesis.trajectories`), a baseline of the former (`tacit.methods.synthesis.baselines`), a policy that
-people taught (`tacit.policy_gradient`), one that experts taught (`tacit.experts`), one that improves on logged
-decisions (`tacit.improvement`), a simulator of movement (`tacit.methods.mobility`) and a steered language model
-(`tacit.alignment`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
-`load_experts`), which are no release.
+Which values have a folder, and of which of eight kinds, says `tacit.methods.METHODS`. Beside releases there are folders
+of the experts' own policies, one file each (`save_experts`, `load_experts`), which are no release.
 """
 
 from __future__ import annotations
@@ -27,6 +23,7 @@ from safetensors.numpy import load_file, save_file
 from tacit import plain_files
 from tacit.errors import CertificateError, FileError, PlanError
 from tacit.hub.manifest import MANIFEST, Manifest
+from tacit.methods import UnknownMethod, list_kinds
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.vault.plan import public_fields
@@ -53,25 +50,8 @@ __all__ = [
 MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certificate.json", "README.md"
 _LARGEST_CONFIG = 1_000_000
 _COMMON = frozenset({"kind", "plan", "sha256"})
-_KINDS = {
-    "synthesis": ("tacit.methods.synthesis.synthesizer.Synthesizer",),
-    "trajectories": ("tacit.methods.synthesis.trajectories.synthesizer.Synthesizer",),
-    "baselines": (
-        "tacit.methods.synthesis.baselines.plan.TableSynthesizer",
-        "tacit.methods.synthesis.baselines.pate_gan.GanSynthesizer",
-        "tacit.methods.synthesis.baselines.raking_alone.RakedColumns",
-    ),
-    "policy": ("tacit.methods.policy_gradient.state.Learned",),
-    "experts": ("tacit.methods.experts.learned.Learned",),
-    "improvement": ("tacit.methods.improvement.improved.Improvement",),
-    "alignment": ("tacit.methods.alignment.steered.Steered",),
-    "imitation": (
-        "tacit.methods.mobility.simulator.Simulator",
-        "tacit.methods.mobility.baselines.models.BlockChain",
-    ),
-}
-"""Kind -> the classes of its values. Each is a module of this package, but for those of `synthesis.KINDS`."""
 _SYNTHESIZERS = ("synthesis", "trajectories", "baselines")
+"""Kinds that `synthesis.KINDS` knows; each other one is a module of this package."""
 _MODULES = {"imitation": "mobility"}
 """Kind -> the module of this package that knows it, where that has another name."""
 _POLICIES = ("policy", "experts", "improvement")
@@ -178,6 +158,8 @@ def read(folder: str | os.PathLike[str]) -> Any:
         if config["sha256"] != _digest(folder / MODEL, config):
             raise ValueError("another content than was written")
         return _kind(config["kind"]).unpack(config, load_file(folder / MODEL))
+    except UnknownMethod as error:
+        raise _unknown(folder / CONFIG, "method", str(error)) from None
     except Exception as error:  # whatever edited numbers lead to: no list of it would be whole
         raise _damaged(folder / MODEL) from error
 
@@ -246,8 +228,7 @@ def _plans(certificate: Certificate) -> list[Any]:
 
 def _found(value: object) -> str | None:
     """The kind of a value, if it has one."""
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
-    return next((kind for kind, classes in _KINDS.items() if name in classes), None)
+    return list_kinds().get(f"{type(value).__module__}:{type(value).__qualname__}")
 
 
 def _plan(release: Release[Any]) -> dict[str, Any]:
@@ -296,7 +277,7 @@ def load_experts(
 def _name(value: object) -> str:
     kind = _found(value)
     if kind is None:
-        names = dict.fromkeys(qualified.rpartition(".")[2] for classes in _KINDS.values() for qualified in classes)
+        names = dict.fromkeys(place.rpartition(":")[2] for place in list_kinds())
         raise FileError(
             f"a value of type {type(value).__name__} has no folder",
             where="hub.save",
@@ -328,10 +309,13 @@ def _config(path: Path) -> dict[str, Any]:
         raise _damaged(path) from error
     if (
         not isinstance(config, dict)
-        or config.get("kind") not in list(_KINDS)
-        or config.keys() - {"notes"} != _COMMON | _kind(config["kind"]).FIELDS
+        or not isinstance(config.get("kind"), str)
         or not isinstance(config.get("notes", {}), dict)
     ):
+        raise _damaged(path)
+    if config["kind"] not in list_kinds().values():
+        raise _unknown(path, "kind", config["kind"])
+    if config.keys() - {"notes"} != _COMMON | _kind(config["kind"]).FIELDS:
         raise _damaged(path)
     return config
 
@@ -343,6 +327,15 @@ def _digest(model: Path, config: Mapping[str, Any]) -> str:
     rest = {name: value for name, value in config.items() if name != "sha256"}
     text = json.dumps({"weights": weights, **rest}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _unknown(path: Path, what: str, name: str) -> FileError:
+    return FileError(
+        f"the release is of the {what} {name[:40]!r}, which this tacit does not have",
+        where=str(path),
+        expected="a release of one of the methods in tacit.methods",
+        remedy="read it with the tacit that wrote it",
+    )
 
 
 def _damaged(path: Path) -> FileError:

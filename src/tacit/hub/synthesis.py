@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.methods import synthesis
+from tacit.methods import load_value, synthesis
 from tacit.methods.synthesis import Raking, trajectories
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS
 from tacit.privacy.certificate.certificate import Release
@@ -26,8 +25,6 @@ HISTOGRAMS, SUMS = "raking.histograms", "raking.sums"
 """Names of the released histograms, and of how many sums they are the mean of, among the arrays."""
 _PARTS = (f"{STARTS}.", f"{FRAGMENTS}.")
 """Before the names of the weights of each network of trajectories."""
-_BASELINES = {"TableSynthesizer": "plan", "GanSynthesizer": "pate_gan", "RakedColumns": "raking_alone"}
-"""Name of a baseline's class -> its module."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +100,7 @@ def _pack_baseline(value: Any) -> Packed:
 
 def _unpack_baseline(config: Fields, arrays: Arrays) -> Any:
     saved = config["synthesizer"]
-    home = import_module(f"tacit.methods.synthesis.baselines.{_BASELINES[saved['class']]}")
-    return getattr(home, saved["class"]).from_saved(config["plan"], saved["fields"], arrays)
+    return load_value("baselines", saved["class"]).from_saved(config["plan"], saved["fields"], arrays)
 
 
 _ROWS = "Rows: `tacit sample --model . --count 100000 --out rows.parquet`."

@@ -16,6 +16,10 @@ PublicUse = Literal["bins", "training"]
 """What public records decide beforehand: where columns are cut, or where the training begins."""
 
 
+class UnknownMethod(LookupError):
+    """No method of this name is in `METHODS`; its text is the name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """A method: one entry of `METHODS`.
@@ -85,24 +89,24 @@ def find_method(task: Task, name: str) -> Method:
     """A method by its name.
 
     Raises:
-        KeyError: there is none.
+        UnknownMethod: there is none.
     """
     for method in METHODS:
         if (method.task, method.name) == (task, name):
             return method
-    raise KeyError(name)
+    raise UnknownMethod(name)
 
 
 def find_audit(name: str) -> tuple[Method, str]:
     """The method that has an audit of this name, and the place of the function that makes its case.
 
     Raises:
-        KeyError: there is none.
+        UnknownMethod: there is none.
     """
     for method in METHODS:
         if name in method.audits:
             return method, method.audits[name]
-    raise KeyError(name)
+    raise UnknownMethod(name)
 
 
 def list_audits() -> tuple[str, ...]:
@@ -113,6 +117,30 @@ def list_audits() -> tuple[str, ...]:
 def list_kinds() -> dict[str, str]:
     """How `tacit.hub` writes a value, by the full place of its class."""
     return {complete(method.value): method.kind for method in METHODS if method.value and method.kind}
+
+
+def load_value(kind: str, name: str) -> Any:
+    """The class of released values of this kind and name.
+
+    Raises:
+        UnknownMethod: no method releases such values.
+    """
+    for method in METHODS:
+        if method.kind == kind and method.value and method.value.endswith(f":{name}"):
+            return load(method.value)
+    raise UnknownMethod(name)
+
+
+def load_plan(name: str) -> Any:
+    """The class of a plan by its name, such as "MstPlan".
+
+    Raises:
+        UnknownMethod: no method has such a plan.
+    """
+    for method in METHODS:
+        if method.plan.endswith(f":{name}"):
+            return load(method.plan)
+    raise UnknownMethod(name)
 
 
 _LIBRARY, _DEFAULTS = "tacit.evaluation.audits.library", "tacit.evaluation.audits.defaults"
@@ -150,6 +178,18 @@ def _baseline(
     )
 
 
+def _pate_gan(name: str, *, public: PublicUse | None, audits: Mapping[str, str]) -> Method:
+    return _baseline(
+        name,
+        "PATE-GAN",
+        "pate_gan_plan:PateGanPlan",
+        module="pate_gan",
+        value="pate_gan:GanSynthesizer",
+        public=public,
+        audits=audits,
+    )
+
+
 def _evaluation(
     name: str, certified: str, plan: str, *, audits: Mapping[str, str] | None = None, offered: bool = True
 ) -> Method:
@@ -181,7 +221,6 @@ def _movement_baseline(name: str, words: str, *, value: str = ".mobility.simulat
 
 
 _IMPORTANCE = "off-policy evaluation (importance sampling)"
-_PATE_GAN = {"module": "pate_gan", "value": "pate_gan:GanSynthesizer"}
 METHODS: tuple[Method, ...] = (
     Method(
         name="privorl",
@@ -217,15 +256,8 @@ METHODS: tuple[Method, ...] = (
     _baseline("aim", "AIM", "aim:AimPlan"),
     _baseline("pgm", "PGM", "pgm:PgmPlan", public=None),
     _baseline("privsyn", "PrivSyn", "privsyn:PrivSynPlan"),
-    _baseline(
-        "pate-gan",
-        "PATE-GAN",
-        "pate_gan_plan:PateGanPlan",
-        public=None,
-        audits={"pate-gan": f"{_DEFAULTS}:pate_gan"},
-        **_PATE_GAN,
-    ),
-    _baseline("pre-pate-gan", "PATE-GAN", "pate_gan_plan:PateGanPlan", public="training", audits={}, **_PATE_GAN),
+    _pate_gan("pate-gan", public=None, audits={"pate-gan": f"{_DEFAULTS}:pate_gan"}),
+    _pate_gan("pre-pate-gan", public="training", audits={}),
     _baseline(
         "raking",
         "raking alone",

@@ -30,6 +30,8 @@ from tacit.serialization import from_json, holds_ones_own
 
 LISTS = ("covered", "not_covered", "not_protected", "assumptions")
 """The fields that hold lines for people."""
+
+
 @dataclass(frozen=True)
 class Label:
     """A method's own words for its certificate.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import methods
 from tacit.errors import PlanError
+from tacit.methods import load_plan
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
 from tacit.methods.synthesis.discretisation import Codes, Discretisation, as_trajectories
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
@@ -131,20 +131,6 @@ class Measurements:
         return answer
 
 
-def table_plan(name: str) -> type[TablePlan]:
-    """The plan of a baseline of `tacit.methods` by the name of its class (`MstPlan`).
-
-    Raises:
-        KeyError: there is none.
-    """
-    for method in methods.METHODS:
-        if method.plan.endswith(f":{name}"):
-            found: type = methods.load(method.plan)
-            if issubclass(found, TablePlan):
-                return found
-    raise KeyError(name)
-
-
 @dataclass(frozen=True, eq=False)
 class Records:
     """Synthetic records as cells: what PrivSyn ends with."""
@@ -226,4 +212,4 @@ class TableSynthesizer:
             order = tuple(int(column) for column in tree["order"])
             tables = tuple(np.asarray(arrays[f"table.{column}"], np.float64) for column in order)
             model = Tree(order, tuple(tuple(int(p) for p in parents) for parents in tree["parents"]), tables)
-        return cls(table_plan(fields["plan"]).from_json(plan), model)
+        return cls(load_plan(fields["plan"]).from_json(plan), model)
