@@ -3,7 +3,9 @@
     steps: int = 1_000
     '''number T of noisy gradients.'''
 
-They are read from the source, so that a command line can offer them without importing what a plan needs.
+A field whose type is `Option[...]` is an option of the command line; `Option` of another plan's class stands for the
+options of that plan. They are read from the source, so that a command line can offer them without importing what a plan
+needs.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ import dataclasses
 import re
 from collections.abc import Collection, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
+T = TypeVar("T")
+Option = Annotated[T, "an option of the command line"]
+"""Of a field that a command line offers."""
 PROMISE = {
     "unit": "what is protected; None until the plan is calibrated.",
     "epsilon": "of the promise; None until the plan is calibrated.",
@@ -83,12 +89,16 @@ class Parameter:
         type: of a value other than None: bool, int, float, str or a `Literal` of words; None for anything else.
         default: as it is written; None where a value is required.
         doc: its doc line; "" where there is none.
+        option: whether the command line offers it.
+        plan: "package.module:Class" of its type, where that is a class and it is an option.
     """
 
     name: str
     type: Any
     default: str | None
     doc: str
+    option: bool = False
+    plan: str | None = None
 
 
 def parameters(of: type) -> tuple[Parameter, ...]:
@@ -107,6 +117,70 @@ def parameters(of: type) -> tuple[Parameter, ...]:
 
 
 @cache
+def offered(path: str) -> dict[str, Parameter]:
+    """The options of a plan's class, those of the plans in it among them; nothing is imported.
+
+    A field that only changes a default keeps its doc line and stays an option; one with another doc line says anew
+    whether it is one.
+
+    Args:
+        path: "package.module:Class".
+
+    Raises:
+        LookupError: there is no such class.
+    """
+    options: dict[str, Parameter] = {}
+    for parameter in _inherited(path).values():
+        if parameter.plan is not None:
+            options |= offered(parameter.plan)
+        elif parameter.option:
+            options[parameter.name] = parameter
+    return options
+
+
+@cache
+def _inherited(path: str) -> dict[str, Parameter]:
+    """The parameters that the source of a class and of its bases declares, those of bases first."""
+    node, source = _class(path)
+    found: dict[str, Parameter] = {}
+    for base in node.bases:
+        place = _place(ast.unparse(base), path.partition(":")[0], source)
+        found |= _inherited(place) if place is not None else {}
+    for parameter in written(path):
+        before = found.get(parameter.name)
+        if before is not None and not parameter.doc:
+            parameter = dataclasses.replace(before, default=parameter.default)
+        found[parameter.name] = parameter
+    return found
+
+
+def _place(name: str, module: str, source: str) -> str | None:
+    """Where a class is that a module names: in the module, or where it is imported from; None outside any plan."""
+    if _statement(source, f"class {name}") is not None:
+        return f"{module}:{name}"
+    home = re.search(rf"^from (tacit[\w.]+) import (?:\([^)]*?|.*?)\b{re.escape(name)}\b", source, re.MULTILINE)
+    return None if home is None else f"{home[1]}:{name}"
+
+
+@cache
+def _class(path: str) -> tuple[ast.ClassDef, str]:
+    """The syntax of one class, and the source of its module."""
+    module, _, name = path.partition(":")
+    top, *inner = module.split(".")
+    found = find_spec(top)
+    file = Path((found and found.origin) or "")
+    if inner:
+        file = file.parent.joinpath(*inner).with_suffix(".py")
+    source = file.read_text(encoding="utf-8") if file.is_file() else ""
+    text = _statement(source, f"class {name}")
+    if text is None:
+        raise LookupError(f"there is no class {path}")
+    (node,) = ast.parse(text).body
+    assert isinstance(node, ast.ClassDef)
+    return node, source
+
+
+@cache
 def written(path: str) -> tuple[Parameter, ...]:
     """The parameters that the source of one class declares itself; nothing is imported.
 
@@ -116,16 +190,10 @@ def written(path: str) -> tuple[Parameter, ...]:
     Raises:
         LookupError: there is no such class.
     """
-    module, _, name = path.partition(":")
-    file = Path(__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    source = file.read_text(encoding="utf-8") if file.is_file() else ""
-    text = _statement(source, f"class {name}")
-    if text is None:
-        raise LookupError(f"there is no class {path}")
-    (node,) = ast.parse(text).body
-    assert isinstance(node, ast.ClassDef)
+    node, source = _class(path)
     pairs = zip(node.body, [*node.body[1:], None], strict=True)
-    return tuple(_parameter(field, after, source) for field, after in pairs if _is_field(field))
+    module = path.partition(":")[0]
+    return tuple(_parameter(field, after, module, source) for field, after in pairs if _is_field(field))
 
 
 def _statement(source: str, start: str) -> str | None:
@@ -138,13 +206,19 @@ def _is_field(node: ast.stmt) -> bool:
     return isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("ClassVar")
 
 
-def _parameter(field: ast.stmt, after: ast.stmt | None, source: str) -> Parameter:
+def _parameter(field: ast.stmt, after: ast.stmt | None, module: str, source: str) -> Parameter:
     assert isinstance(field, ast.AnnAssign)
+    annotation = field.annotation
+    option = isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Option"
+    if isinstance(annotation, ast.Subscript) and option:
+        annotation = annotation.slice
     name, doc = ast.unparse(field.target), PROMISE.get(ast.unparse(field.target), "")
     if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
         doc = " ".join(str(after.value.value).split())
     default = None if field.value is None else ast.unparse(field.value)
-    return Parameter(name, _type(field.annotation, source), default, doc)
+    kind = _type(annotation, source)
+    plan = _place(ast.unparse(annotation).removesuffix(" | None"), module, source) if option and kind is None else None
+    return Parameter(name, kind, default, doc, option, plan)
 
 
 def _type(annotation: ast.expr, source: str) -> Any:

@@ -13,18 +13,20 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import tacit.methods
-from tacit import serialization
-from tacit.cli import app, main, options, plan_declarations
-from tacit.cli.options import PlanCommand, Table, configured
+from tacit import methods, serialization
+from tacit.cli import app, main, options, plan_declarations, policy_declarations
+from tacit.cli.options import PlanCommand, configured
 from tacit.parameters import Parameter, parameters, written
 from tacit.privacy.vault import plan as plans
 
-TABLES: dict[type[PlanCommand], Table] = {
-    plan_declarations.Synthesize: plan_declarations.SYNTHESIS_OPTIONS,
-    plan_declarations.Evaluate: plan_declarations.EVALUATION_OPTIONS,
-    plan_declarations.Train: plan_declarations.POLICY_GRADIENT_OPTIONS,
-    plan_declarations.Learn: plan_declarations.EXPERTS_OPTIONS,
-    plan_declarations.Imitate: plan_declarations.MOBILITY_OPTIONS,
+COMMANDS: dict[methods.Task, type[PlanCommand]] = {
+    "synthesize": plan_declarations.Synthesize,
+    "evaluate": plan_declarations.Evaluate,
+    "improve": policy_declarations.Improve,
+    "train": plan_declarations.Train,
+    "learn": plan_declarations.Learn,
+    "imitate": plan_declarations.Imitate,
+    "align": policy_declarations.Align,
 }
 
 
@@ -40,11 +42,9 @@ def plan_classes() -> list[type]:
 
 def made() -> Iterator[tuple[type[PlanCommand], str, Parameter]]:
     """Command, method and parameter of every option that is made from a plan."""
-    for command, table in TABLES.items():
-        for method, classes in table.items():
-            for path, names in classes.items():
-                fields = {field.name: field for field in written(path)}
-                yield from ((command, method, fields[name]) for name in names)
+    for task, command in COMMANDS.items():
+        for method in methods.list_names(task):
+            yield from ((command, method, field) for field in options.offered(task, method).values())
 
 
 MADE = list(made())
@@ -78,7 +78,28 @@ def test_an_option_of_a_plan_has_its_type_and_its_doc_line(
     assert field.doc in help_.help
     (own,) = (one for one in dataclasses.fields(command) if one.name == field.name)
     assert own.default is None
-    assert field.name in options.options(TABLES[command], method)
+
+
+def marked(plan: type) -> set[str]:
+    """The fields of an imported class that are options, those of plans in it among them."""
+    hints: dict[str, Any] = {}
+    for base in reversed(plan.__mro__):
+        if "__dataclass_fields__" in vars(base):
+            own = get_type_hints(base, include_extras=True)
+            for field in written(f"{base.__module__}:{base.__qualname__}"):
+                if field.doc or field.name not in hints:
+                    hints[field.name] = own[field.name]
+    found: set[str] = set()
+    for name, hint in hints.items():
+        if getattr(hint, "__metadata__", ())[:1] == ("an option of the command line",):
+            inner = [kind for kind in (hint.__origin__, *get_args(hint.__origin__)) if dataclasses.is_dataclass(kind)]
+            found |= set().union(*map(marked, inner)) if inner else {name}  # type: ignore[arg-type]
+    return found
+
+
+@pytest.mark.parametrize("method", methods.METHODS, ids=lambda method: f"{method.task}-{method.name}")
+def test_the_options_that_the_source_says_are_those_of_the_class(method: methods.Method) -> None:
+    assert set(options.offered(method.task, method.name)) == marked(methods.load(method.plan))
 
 
 @pytest.mark.parametrize(("command", "method", "field"), MADE, ids=NAMES)

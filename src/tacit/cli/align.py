@@ -19,7 +19,7 @@ from tacit.agents.language.judges import Judge
 from tacit.agents.language.texts import Writer, vocabulary
 from tacit.cli import options
 from tacit.cli.console import progress, say
-from tacit.cli.options import ALIGNMENT_OPTIONS, require_least
+from tacit.cli.options import require_least
 from tacit.cli.policy_declarations import Align, Complete
 from tacit.data import unit_keys
 from tacit.errors import DataError, FileError
@@ -190,7 +190,7 @@ def _require_whole(command: Align) -> None:
         what = f"the preferences are {', '.join(filter(None, command.preferred))!r}"
         raise refused(what, "both columns of a pair, or both of a rating", f"give {' or '.join(ways)}")
     of, other = ("by preferences", "by a reward")[:: 1 if begun else -1]
-    for name in set(options.options(ALIGNMENT_OPTIONS, other)) - set(options.options(ALIGNMENT_OPTIONS, of)):
+    for name in options.offered("align", other).keys() - options.offered("align", of).keys():
         if getattr(command, name) is not None:
             raise meaningless(name, f"an option of steering {of}")
     if begun and command.population is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.cli import options
 from tacit.cli.console import Console, aside, progress, say, say_json
-from tacit.cli.options import EVALUATION_OPTIONS, Missing
+from tacit.cli.options import Missing
 from tacit.cli.plan_declarations import Evaluate
 from tacit.cli.policies import (
     STATE_DICT,
@@ -33,7 +33,7 @@ from tacit.evaluation.off_policy import diagnostics
 from tacit.evaluation.report import EvaluationReport
 from tacit.evaluation.report import evaluation as content
 from tacit.evaluation.report.charts import number
-from tacit.methods import find_method, load
+from tacit.methods import find_method, list_names, load
 from tacit.methods.off_policy_evaluation import (
     Behaviour,
     BehaviourModel,
@@ -358,10 +358,8 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
     if command.find_range and (method != "residual" or command.range is not None):
         raise meaningless("--find-range", "--method residual without --range")
     settings = command.settings
-    for name in settings.keys() - set(options.options(EVALUATION_OPTIONS, method)):
-        methods = [
-            candidate for candidate in EVALUATION_OPTIONS if name in options.options(EVALUATION_OPTIONS, candidate)
-        ]
+    for name in settings.keys() - options.offered("evaluate", method).keys():
+        methods = [other for other in list_names("evaluate") if name in options.offered("evaluate", other)]
         raise meaningless(name, f"one of the methods {', '.join(methods)}")
     if (method in _ON_POLICY and command.policy != "behaviour") or (
         method in _OFF_POLICY and command.policy == "behaviour"

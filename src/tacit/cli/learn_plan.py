@@ -18,7 +18,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.cli import options, simulators, worlds
 from tacit.cli.console import Console
-from tacit.cli.options import EXPERTS_OPTIONS, Missing, given
+from tacit.cli.options import Missing, given
 from tacit.cli.plan_declarations import Clone, Learn
 from tacit.cli.worlds import LONGEST, OwnDomain
 from tacit.data.spec import Box, Discrete, PublicSpec
@@ -63,9 +63,7 @@ def require_sound(command: Learn) -> None:
         PlanError: the first such option.
     """
     options.require_least("learn", command, evaluate=2, seed=0, experts=2, episodes=1, horizon=1)
-    allowed = {
-        method: {*option_names, *options.options(EXPERTS_OPTIONS, method)} for method, option_names in _OWN.items()
-    }
+    allowed = {method: {*option_names, *options.offered("learn", method)} for method, option_names in _OWN.items()}
     for name in sorted(set().union(*allowed.values()) - allowed[command.method]):
         if getattr(command, name) not in (None, False):
             raise meaningless(name, f"a method that has it, not {command.method}")

@@ -15,13 +15,11 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 from tyro import MISSING
 from tyro.conf import arg
 
-from tacit import plain_files
+from tacit import methods, parameters, plain_files
 from tacit.errors import FileError, PlanError
-from tacit.parameters import current, written
+from tacit.parameters import Parameter, current
 from tacit.tracking import JsonLines
 
-Table = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Method -> class of its plan ("module:Class") -> fields that are options."""
 Command = TypeVar("Command", bound="PlanCommand")
 
 
@@ -59,11 +57,14 @@ def given(command: object, *names: str) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(command, name)) is not None}
 
 
-def of_plans(table: Table) -> Callable[[type[Command]], type[Command]]:
-    """Add an option for every field in the table: of the field's type and meaning, None where it is not given."""
+def of_plans(task: methods.Task) -> Callable[[type[Command]], type[Command]]:
+    """Add an option for every one that a plan of the command's methods has, of the field's type and meaning.
+
+    It is None where it is not given.
+    """
 
     def add(command: type[Command]) -> type[Command]:
-        options = made(table)
+        options = made(task)
         for name, (kind, meaning) in options.items():
             command.__annotations__[name] = Annotated[kind | None, arg(help=meaning)]
             setattr(command, name, None)
@@ -73,17 +74,16 @@ def of_plans(table: Table) -> Callable[[type[Command]], type[Command]]:
     return add
 
 
-def made(table: Table) -> dict[str, tuple[Any, str]]:
+def made(task: methods.Task) -> dict[str, tuple[Any, str]]:
     """Option -> type and meaning: the doc line of the field, or several where methods' fields mean different things."""
     kinds: dict[str, Any] = {}
     meanings: dict[str, dict[str, list[str]]] = {}
-    for method, classes in table.items():
-        for path, names in classes.items():
-            fields = {field.name: field for field in written(path)}
-            for name in names:
-                kinds.setdefault(name, fields[name].type)
-                meanings.setdefault(name, {}).setdefault(fields[name].doc, []).append(method)
-    return {name: (kinds[name], _meaning(docs, len(table))) for name, docs in meanings.items()}
+    with_options = [(name, fields) for name in methods.list_names(task) if (fields := offered(task, name))]
+    for method, fields in with_options:
+        for name, field in fields.items():
+            kinds.setdefault(name, field.type)
+            meanings.setdefault(name, {}).setdefault(field.doc, []).append(method)
+    return {name: (kinds[name], _meaning(docs, len(with_options))) for name, docs in meanings.items()}
 
 
 def _meaning(docs: Mapping[str, Sequence[str]], methods: int) -> str:
@@ -93,9 +93,9 @@ def _meaning(docs: Mapping[str, Sequence[str]], methods: int) -> str:
     return " ".join(f"{', '.join(of)}: {doc}" for doc, of in docs.items())
 
 
-def options(table: Table, method: str) -> tuple[str, ...]:
-    """The options of one method in a table."""
-    return tuple(name for names in table.get(method, {}).values() for name in names)
+def offered(task: methods.Task, method: str) -> Mapping[str, Parameter]:
+    """The fields of a method's plan that are options, by name."""
+    return parameters.offered(methods.complete(methods.find_method(task, method).plan))
 
 
 def named(option: str) -> str:
@@ -269,69 +269,3 @@ def _fitting(hint: Any, value: Any) -> Any:
     if type(value) is hint:
         return value
     raise ValueError(value)
-
-
-# Options that are fields of plans: for each method, which fields of which plan's class.
-
-
-_TRAINED = {
-    "tacit.methods.synthesis.plan:DiffusionPlan": (
-        *("steps", "clip_norm", "noise_multiplicity", "width", "depth", "learning_rate"),
-    ),
-}
-_FRAGMENTS = ("network", "horizon", "fragments_per_unit", "local_context", "longest", "episodes_per_unit")
-_ROWS = {"tacit.methods.synthesis.baselines.plan:TablePlan": ("rows_per_unit",)}
-_MARGINALS = {**_ROWS, "tacit.methods.synthesis.discretisation:Discretisation": ("bins",)}
-_VOTES = {"tacit.methods.synthesis.baselines.pate_gan_plan:PateGanPlan": ("steps", "teachers")}
-SYNTHESIS_OPTIONS: Table = {
-    "privorl": {**_TRAINED, "tacit.methods.synthesis.plan:TransitionsPlan": ("rows_per_unit",)},
-    "privorl-j": {**_TRAINED, "tacit.methods.synthesis.trajectories.plan:TrajectoriesPlan": _FRAGMENTS},
-    "mst": _MARGINALS,
-    "aim": _MARGINALS,
-    "privsyn": _MARGINALS,
-    "pgm": _ROWS,
-    "pate-gan": _VOTES,
-    "pre-pate-gan": _VOTES,
-}
-"""The options of `tacit synthesize` that are fields of its methods' plans, of which the next have those of theirs."""
-_SCORES = {"tacit.methods.off_policy_evaluation.importance:ScoreEstimator": ("clip",)}
-EVALUATION_OPTIONS: Table = {
-    "pdis": _SCORES,
-    "wpdis": _SCORES,
-    "fqe": _SCORES,
-    "dr": _SCORES,
-    "gpope": {"tacit.methods.off_policy_evaluation.gpope:Gpope": ("clip_norm",)},
-    "ssp": {"tacit.methods.off_policy_evaluation.baselines:SufficientStatistics": ("clip_norm",)},
-}
-IMPROVEMENT_OPTIONS: Table = {
-    "improve": {
-        "tacit.methods.improvement.plan:ImprovementPlan": (
-            *("advice", "caution", "level", "look_share", "clip", "pessimism", "imitate", "favour"),
-        )
-    }
-}
-POLICY_GRADIENT_OPTIONS: Table = {
-    "gradient": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip_norm", "gamma")},
-    "votes": {"tacit.methods.policy_gradient.votes:Votes": ("radius", "answers")},
-}
-_WEIGHT = {"tacit.methods.experts.learned:ReturnWeight": ("sharpness",)}
-EXPERTS_OPTIONS: Table = {
-    "votes": {"tacit.methods.experts.votes:Votes": ("rounds", "rows"), **_WEIGHT},
-    "return-weighted": {"tacit.methods.experts.imitation:ReturnWeighted": ("rows", "clip_norm", "steps"), **_WEIGHT},
-    "consensus": {
-        "tacit.methods.experts.consensus:Consensus": ("rows", "clip_norm", "steps", "share", "stable_fraction")
-    },
-}
-MOBILITY_OPTIONS: Table = {
-    "one-shot": {"tacit.methods.mobility.plan:OneShotPlan": ("floor",)},
-    "pategail": {"tacit.methods.mobility.pategail.plan:PateGailPlan": ("rounds", "floor")},
-}
-_STEERED = ("rounds", "prompt_tokens", "tokens", "clip_norm", "step")
-ALIGNMENT_OPTIONS: Table = {
-    "by a reward": {
-        "tacit.methods.alignment.plan:AlignmentPlan": (*_STEERED, "people", "prompts", "completions", "critic", "kl")
-    },
-    "by preferences": {
-        "tacit.methods.alignment.preferences:PreferencePlan": (*_STEERED, "pairs", "beta", "sampling_rate")
-    },
-}

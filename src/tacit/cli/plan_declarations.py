@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from tacit.cli.options import (
-    EVALUATION_OPTIONS,
-    EXPERTS_OPTIONS,
-    MOBILITY_OPTIONS,
-    POLICY_GRADIENT_OPTIONS,
-    SYNTHESIS_OPTIONS,
-    PlanCommand,
-    of_plans,
-)
+from tacit.cli.options import PlanCommand, of_plans
 from tacit.methods import list_baselines, list_names
 from tacit.units import Relation, Unit, UnitKey
 
@@ -134,7 +126,7 @@ class Demo(PlanCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-@of_plans(SYNTHESIS_OPTIONS)
+@of_plans("synthesize")
 class Synthesize(Spending):
     """Learn a synthesizer with differential privacy, and write a synthetic dataset and its certificate.
 
@@ -205,7 +197,7 @@ class Synthesize(Spending):
 
 
 @dataclass(frozen=True, kw_only=True)
-@of_plans(EVALUATION_OPTIONS)
+@of_plans("evaluate")
 class Evaluate(Spending):
     """Say what a policy is worth, from records of other policies, with differential privacy.
 
@@ -271,7 +263,7 @@ class Evaluate(Spending):
 
 
 @dataclass(frozen=True, kw_only=True)
-@of_plans(POLICY_GRADIENT_OPTIONS)
+@of_plans("train")
 class Train(PlanCommand):
     """Learn a policy from simulated people met once each, with differential privacy.
 
@@ -345,7 +337,7 @@ class Train(PlanCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-@of_plans(EXPERTS_OPTIONS)
+@of_plans("learn")
 class Learn(Spending):
     """Learn one policy from many experts, with differential privacy for every expert.
 
@@ -429,7 +421,7 @@ class Learn(Spending):
 
 
 @dataclass(frozen=True, kw_only=True)
-@of_plans(MOBILITY_OPTIONS)
+@of_plans("imitate")
 class Imitate(Spending):
     """Learn a simulator of movement from people's whereabouts, with differential privacy for every person.
 

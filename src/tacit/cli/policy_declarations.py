@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from tacit.cli.options import ALIGNMENT_OPTIONS, of_plans
+from tacit.cli.options import of_plans
 from tacit.cli.plan_declarations import Spending
 from tacit.units import Relation, UnitKey
 
 
 @dataclass(frozen=True, kw_only=True)
-@of_plans(ALIGNMENT_OPTIONS)
+@of_plans("align")
 class Align(Spending):
     """Steer a language model by a public reward of what it writes behind people's own prompts, or by what people
     prefer, with differential privacy for every person.

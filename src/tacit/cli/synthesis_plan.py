@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from tacit.cli import options, simulators
 from tacit.cli.console import Console, progress, say
-from tacit.cli.options import SYNTHESIS_OPTIONS, given
+from tacit.cli.options import given
 from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import read_spec
@@ -58,9 +58,8 @@ NAMES: dict[str, Callable[[str], Any]] = {
 
 def options_of(method: SynthesisMethod) -> tuple[str, ...]:
     """Options that belong to some methods only, this one among them."""
-    names = options.options(SYNTHESIS_OPTIONS, method)
     return (
-        *names,
+        *options.offered("synthesize", method),
         *(("expected_batch_size",) if method in DIFFUSED else ()),
         *(("curiosity_rate",) if method == PRIVORL else ()),
         *(PUBLIC if find_method("synthesize", method).public else ()),

@@ -65,8 +65,8 @@ RECIPES_OF: Mapping[str, tuple[Mapping[str, Callable[..., Recipe]], Callable[...
 }
 """Method -> recipes of known tasks, and the one of any other."""
 OWN = {
-    "gradient": {"critic", "paper", *options.options(options.POLICY_GRADIENT_OPTIONS, "gradient")},
-    "votes": {"directions", "episode_length", *options.options(options.POLICY_GRADIENT_OPTIONS, "votes")},
+    "gradient": {"critic", "paper", *options.offered("train", "gradient")},
+    "votes": {"directions", "episode_length", *options.offered("train", "votes")},
 }
 """Method -> options that others do not have."""
 

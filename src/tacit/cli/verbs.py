@@ -12,7 +12,8 @@ from typing import Annotated, Any, get_type_hints
 
 from tyro.conf import Positional, arg
 
-from tacit.cli.options import IMPROVEMENT_OPTIONS, PlanCommand, Table, made
+from tacit.cli.options import PlanCommand, made
+from tacit.methods import Task
 from tacit.study.study import Study
 
 _STUDY = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta")
@@ -34,8 +35,8 @@ class VerbCommand(PlanCommand):
     dry_run: bool = False
 
 
-def command_of(verb: str, table: Table) -> type[VerbCommand]:
-    """The class of a command: the words of a study, those of its verb, and fields of the plans that the table names."""
+def command_of(verb: Task) -> type[VerbCommand]:
+    """The class of a command: the words of a study, those of its verb, and the options of its methods' plans."""
     method = getattr(Study, verb)
     fields: list[tuple[str, Any, Any]] = []
     for function, names in ((Study.__init__, _STUDY), (method, _own(method))):
@@ -47,7 +48,7 @@ def command_of(verb: str, table: Table) -> type[VerbCommand]:
             default = parameters[name].default
             default = dataclasses.MISSING if default is inspect.Parameter.empty else default
             fields.append((name, Annotated[kind, arg(help=meanings[name])], dataclasses.field(default=default)))
-    options = made(table)
+    options = made(verb)
     for name, (kind, meaning) in options.items():
         fields.append((name, Annotated[kind | None, arg(help=meaning)], dataclasses.field(default=None)))
     text = (inspect.getdoc(method) or "").partition("\n\nArgs:")[0]
@@ -86,4 +87,4 @@ def _meanings(function: Callable[..., Any]) -> dict[str, str]:
     return {name: " ".join(words.split()) for name, words in found}
 
 
-Improve = command_of("improve", IMPROVEMENT_OPTIONS)
+Improve = command_of("improve")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.methods import load_value, synthesis
+from tacit.methods import load_class, synthesis
 from tacit.methods.synthesis import Raking, trajectories
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS
 from tacit.privacy.certificate.certificate import Release
@@ -100,7 +100,7 @@ def _pack_baseline(value: Any) -> Packed:
 
 def _unpack_baseline(config: Fields, arrays: Arrays) -> Any:
     saved = config["synthesizer"]
-    return load_value("baselines", saved["class"]).from_saved(config["plan"], saved["fields"], arrays)
+    return load_class("value", saved["class"]).from_saved(config["plan"], saved["fields"], arrays)
 
 
 _ROWS = "Rows: `tacit sample --model . --count 100000 --out rows.parquet`."

@@ -69,19 +69,14 @@ def complete(place: str) -> str:
     return f"{__name__}{place}" if place.startswith(".") else place
 
 
-def list_methods(task: Task) -> tuple[Method, ...]:
-    """The methods that a command offers, in the order of its help."""
-    return tuple(method for method in METHODS if method.task == task and method.offered)
-
-
 def list_names(task: Task) -> tuple[str, ...]:
-    """What `--method` of a command takes."""
-    return tuple(method.name for method in list_methods(task))
+    """What `--method` of a command takes, in the order of its help."""
+    return tuple(method.name for method in METHODS if method.task == task and method.offered)
 
 
 def list_baselines() -> tuple[str, ...]:
     """Synthesizers to compare with that need no public records."""
-    baselines = (method for method in list_methods("synthesize") if method.kind == "baselines")
+    baselines = (method for method in METHODS if method.kind == "baselines" and method.offered)
     return tuple(method.name for method in baselines if method.public != "training")
 
 
@@ -116,30 +111,20 @@ def list_audits() -> tuple[str, ...]:
 
 def list_kinds() -> dict[str, str]:
     """How `tacit.hub` writes a value, by the full place of its class."""
-    return {complete(method.value): method.kind for method in METHODS if method.value and method.kind}
+    kinds = ((method.value, method.kind) for method in METHODS if method.value and method.kind)
+    return {complete(place): kind for place, kind in kinds}
 
 
-def load_value(kind: str, name: str) -> Any:
-    """The class of released values of this kind and name.
-
-    Raises:
-        UnknownMethod: no method releases such values.
-    """
-    for method in METHODS:
-        if method.kind == kind and method.value and method.value.endswith(f":{name}"):
-            return load(method.value)
-    raise UnknownMethod(name)
-
-
-def load_plan(name: str) -> Any:
-    """The class of a plan by its name, such as "MstPlan".
+def load_class(role: Literal["plan", "value"], name: str) -> Any:
+    """The class of a plan or of a released value by its name, such as "MstPlan".
 
     Raises:
-        UnknownMethod: no method has such a plan.
+        UnknownMethod: no method has it.
     """
     for method in METHODS:
-        if method.plan.endswith(f":{name}"):
-            return load(method.plan)
+        place = getattr(method, role)
+        if place is not None and place.endswith(f":{name}"):
+            return load(place)
     raise UnknownMethod(name)
 
 

@@ -130,9 +130,7 @@ def privorl_j(name: str, *, local_context: int | None = None) -> Case:
     return _crowded(name, words, PERSON, plan, gradients=(STARTS, FRAGMENTS))
 
 
-def local_context(name: str) -> Case:
-    """Synthesis of trajectories, where histograms are all that is learned of people."""
-    return privorl_j(name, local_context=2)
+local_context = functools.partial(privorl_j, local_context=2)
 
 
 def tables(name: str) -> Case:
@@ -164,34 +162,12 @@ def _evaluated(name: str, method: str, **fields: Any) -> Case:
     return _crowded(name, f"off-policy evaluation ({method}): noisy sums", PERSON, plan)
 
 
-def residual(name: str) -> Case:
-    """Residual return regression, for which the records need to be the evaluated policy's own."""
-    return _evaluated(name, "residual returns", features=FEATURES, on_policy=True)
-
-
-def importance(name: str) -> Case:
-    """Importance sampling."""
-    return _evaluated(name, "importance sampling")
-
-
-def fqe(name: str) -> Case:
-    """Fitted Q."""
-    return _evaluated(name, "fitted Q", features=FEATURES)
-
-
-def dr(name: str) -> Case:
-    """The doubly robust estimator."""
-    return _evaluated(name, "doubly robust", features=FEATURES)
-
-
-def ssp(name: str) -> Case:
-    """Perturbed sufficient statistics of LSTD."""
-    return _evaluated(name, "DP-LSTD", features=FEATURES, clip_norm=1.0)
-
-
-def overlap(name: str) -> Case:
-    """How alike two policies are."""
-    return _evaluated(name, "overlap")
+residual = functools.partial(_evaluated, method="residual returns", features=FEATURES, on_policy=True)
+importance = functools.partial(_evaluated, method="importance sampling")
+fqe = functools.partial(_evaluated, method="fitted Q", features=FEATURES)
+dr = functools.partial(_evaluated, method="doubly robust", features=FEATURES)
+ssp = functools.partial(_evaluated, method="DP-LSTD", features=FEATURES, clip_norm=1.0)
+overlap = functools.partial(_evaluated, method="overlap")
 
 
 def visits(name: str) -> Case:
@@ -247,10 +223,17 @@ def consensus(name: str) -> Case:
     return _single(name, words, EXPERT, plan, alone.prefixes, together=50)
 
 
-def return_weighted(name: str) -> Case:
-    """Imitation of experts by noisy steps."""
-    words = "learning from experts (return-weighted imitation): noisy sums"
-    return _crowded(name, words, EXPERT, _plan(name, policy=DECISIONS))
+def _summed(name: str, words: str, unit: Unit = PERSON, **fields: Any) -> Case:
+    """A case of the noisy sums of a plan."""
+    return _crowded(name, f"{words}: noisy sums", unit, _plan(name, **fields))
+
+
+return_weighted = functools.partial(
+    _summed, words="learning from experts (return-weighted imitation)", unit=EXPERT, policy=DECISIONS
+)
+one_shot = functools.partial(_summed, words="simulators of movement (one shot)")
+epr = functools.partial(_summed, words="simulators of movement (EPR)")
+preferences = functools.partial(_summed, words="alignment of a language model by preferences")
 
 
 def improvement(name: str) -> Case:
@@ -259,54 +242,32 @@ def improvement(name: str) -> Case:
     return _crowded(name, "improvement of logged decisions: noisy sums", PERSON, plan)
 
 
-def one_shot(name: str) -> Case:
-    """A simulator of movement from one release."""
-    return _crowded(name, "simulators of movement (one shot): noisy sums", PERSON, _plan(name))
-
-
-def epr(name: str) -> Case:
-    """The plan of the simulators of movement to compare with."""
-    return _crowded(name, "simulators of movement (EPR): noisy sums", PERSON, _plan(name))
-
-
 def pategail(name: str) -> Case:
     """Rewards by people's own critics."""
     plan = functools.partial(recipe, "linear", POPULATION)
     return _crowded(name, "simulators of movement (PateGAIL++): noisy sums", PERSON, plan)
 
 
-def _met(name: str, words: str, small: Callable[[int], Any]) -> Case:
-    """A case of correlated noisy sums over people who are met once; `small` is a plan for so many people in a round.
+def _met(name: str, words: str, people: str, **fields: Any) -> Case:
+    """A case of correlated noisy sums over people who are met once; all canaries come in the first round.
 
-    All canaries come in the first round.
+    Args:
+        name, words: of the case.
+        people: the field of the plan that says how many come in a round.
+        fields: all others that have no default, or a small value.
     """
 
     def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
-        return of_plan(small(canaries).calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
+        whole = _plan(name, **{people: canaries}, **fields)()
+        return of_plan(whole.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
 
-    priced = dataclasses.replace(small(1), noise_multiplier=1.0)
-    case = certified.case(priced.parts(), PERSON, words=f"{words}: correlated noisy sums")
+    priced = _plan(name, **{people: 1}, **fields, noise_multiplier=1.0)()
+    case = certified.case(priced.parts(), PERSON, words=f"{words} with people met once: correlated noisy sums")
     return dataclasses.replace(case, name=name, plan=plan, crowd=0)
 
 
-def ucb_vi(name: str) -> Case:
-    """A small plan of counters."""
-    return _met(
-        name,
-        "UCB-VI with people met once",
-        lambda canaries: _plan(name, states=4, actions=2, horizon=4, rounds=8, users=canaries)(),
-    )
-
-
-def alignment(name: str) -> Case:
-    """A small plan of alignment by a reward."""
-    words = "alignment of a language model with people met once"
-    return _met(name, words, lambda canaries: _plan(name, rounds=4, people=canaries)())
-
-
-def preferences(name: str) -> Case:
-    """Alignment by preferences."""
-    return _crowded(name, "alignment of a language model by preferences: noisy sums", PERSON, _plan(name))
+ucb_vi = functools.partial(_met, words="UCB-VI", people="users", states=4, actions=2, horizon=4, rounds=8)
+alignment = functools.partial(_met, words="alignment of a language model", people="people", rounds=4)
 
 
 def selection(name: str) -> Case:

@@ -11,6 +11,7 @@ from tacit.agents.language.judges import Reward
 from tacit.agents.language.texts import Writer
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import Correlation
@@ -38,35 +39,35 @@ class AlignmentPlan(plans.PrivatePlan):
     method: ClassVar[str] = "alignment of a language model (DPPG)"
     source: ClassVar[str] = "Differentially Private Policy Gradient (arXiv:2501.19080), section 6 and appendix C"
 
-    rounds: int = 1
+    rounds: Option[int] = 1
     """number of rounds; a single one has the least noise."""
-    people: int = 768
+    people: Option[int] = 768
     """how many people are expected in a round; the divisor, however many come."""
     sampling_rate: float | None = None
     """None for people who are met once; or everybody's chance to take part in a round, from a pool."""
-    prompts: int = 1
+    prompts: Option[int] = 1
     """how many prompts of one person are read at most."""
-    prompt_tokens: int = 8
+    prompt_tokens: Option[int] = 8
     """first tokens of a person's text that are the prompt; who has fewer adds nothing."""
-    completions: int = 4
+    completions: Option[int] = 4
     """K, completions of a prompt; more of them cost no privacy."""
-    tokens: int = 16
+    tokens: Option[int] = 16
     """T, tokens of every completion."""
     adapter: Adapter = field(default_factory=Bias)
     """what is learned."""
-    clip_norm: float = 2.8
+    clip_norm: Option[float] = 2.8
     """the largest norm of all that one person adds to a round."""
-    step: float = 2.0
+    step: Option[float] = 2.0
     """step size."""
     feedback: Feedback = "model"
     """see `Feedback`."""
     reward_bound: float = 10.0
     """rewards are clipped to -bound .. bound."""
-    critic: float = 0.7
+    critic: Option[float] = 0.7
     """share of the public reward of a completion's beginning that is taken off what follows it; 0 for no critic."""
     segment: int = 4
     """after how many tokens each the critic looks at the beginning."""
-    kl: float = 0.0
+    kl: Option[float] = 0.0
     """factor of the log-ratio to the reference that is taken off the reward of a completion."""
     base: str = ""
     """SHA-256 of the base model."""

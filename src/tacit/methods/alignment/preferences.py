@@ -29,6 +29,7 @@ from tacit.errors import DataError, PlanError
 from tacit.methods.alignment.algorithm import Progress, begun, checkpoint_of, save
 from tacit.methods.alignment.contributions import TOGETHER, Released
 from tacit.methods.alignment.steered import Steered
+from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -52,23 +53,23 @@ class PreferencePlan(plans.PrivatePlan):
     method: ClassVar[str] = "alignment of a language model (DPO)"
     source: ClassVar[str] = "Direct Preference Optimization (arXiv:2305.18290)"
 
-    rounds: int = 8
+    rounds: Option[int] = 8
     """number of noisy sums."""
-    sampling_rate: float = 1.0
+    sampling_rate: Option[float] = 1.0
     """everybody's chance to take part in one."""
-    pairs: int = 4
+    pairs: Option[int] = 4
     """how many pairs of one person are read at most."""
-    prompt_tokens: int = 8
+    prompt_tokens: Option[int] = 8
     """tokens of a prompt."""
-    tokens: int = 16
+    tokens: Option[int] = 16
     """tokens of a completion."""
     adapter: Adapter = field(default_factory=Bias)
     """what is learned."""
-    beta: float = 0.1
+    beta: Option[float] = 0.1
     """factor of the log-ratios."""
-    clip_norm: float = 1.0
+    clip_norm: Option[float] = 1.0
     """the largest norm of all that one person adds to a sum."""
-    step: float = 1.0
+    step: Option[float] = 1.0
     """step size."""
     base: str = ""
     """SHA-256 of the base model."""

@@ -21,6 +21,7 @@ from tacit.agents.policies import Policy
 from tacit.errors import PlanError
 from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
 from tacit.methods.experts.learned import label
+from tacit.parameters import Option
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, SelfComposedEvent
 from tacit.privacy.certificate.words import Label
@@ -75,19 +76,19 @@ class Consensus(plans.PrivatePlan):
     """how each expert's clone is made, whose trajectories are played in a public world: all of an expert's log is
     protected. None takes trajectories from the logs and asks the experts' policies (`Vault(experts=...)`), as the paper
     does; only the policies are protected then."""
-    rows: int = 4_000
+    rows: Option[int] = 4_000
     """of how many of an expert's rows its clone is made at most."""
-    share: float = 0.5
+    share: Option[float] = 0.5
     """of epsilon, what the prefixes alone may cost; all of it where no step is noisy."""
-    stable_fraction: float = 0.8
+    stable_fraction: Option[float] = 0.8
     """share of the noiseless steps."""
-    steps: int = 3_000
+    steps: Option[int] = 3_000
     """all steps, noisy or not."""
     expected_batch_size: int = 256
     """how many experts a noisy step draws on average, each independently of the others."""
     rows_per_expert: int = 4
     """k, of how many rows of an expert one contribution is the mean."""
-    clip_norm: float = 0.3
+    clip_norm: Option[float] = 0.3
     """C, the largest norm of one expert's gradient."""
     rate: float = 1e-3
     """learning rate of noisy steps (Adam's, falling to 0 over the last half)."""

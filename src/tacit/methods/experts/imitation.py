@@ -30,6 +30,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.methods.experts.clones import spread
 from tacit.methods.experts.learned import Learned, ReturnWeight, label
+from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.gradients import clipping
@@ -133,11 +134,11 @@ class ReturnWeighted(plans.PrivatePlan):
 
     policy: Policy
     """what is learnt."""
-    weight: ReturnWeight | None = None
+    weight: Option[ReturnWeight | None] = None
     """how much each expert counts, by its own returns; None counts all alike."""
-    steps: int = 30
+    steps: Option[int] = 30
     """number K of noisy steps."""
-    clip_norm: float = 0.1
+    clip_norm: Option[float] = 0.1
     """C, the largest norm of one expert's mean gradient. The length of a step does not depend on it."""
     rate: float = 0.5
     """length of the first step; it decays linearly to 0."""
@@ -147,7 +148,7 @@ class ReturnWeighted(plans.PrivatePlan):
     """share of the steps, at the end, whose parameters are averaged."""
     kept: int = 128
     """how many of an expert's rows its gradients are made of, evenly spaced over those that are read."""
-    rows: int = 4_000
+    rows: Option[int] = 4_000
     """L, how many of an expert's rows are read at most, the first in order of time; its returns are of these."""
     share: float = 0.2
     """of the budget (the precision 1 / sigma^2) that goes to the size of the inputs; 0 takes them as they are."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.agents.policies import Acting, Float32, Policy
 from tacit.agents.policy_files import FeedForward
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Plan
 from tacit.validation import check
@@ -66,7 +67,7 @@ class ReturnWeight:
     """public return of an episode of no use; never taken from the records."""
     high: float
     """that of a very good one, likewise."""
-    sharpness: float = 6.0
+    sharpness: Option[float] = 6.0
     """beta; an expert at `low` counts exp(-beta) times as much as one at `high`. 0 weighs all alike."""
 
     def __post_init__(self) -> None:

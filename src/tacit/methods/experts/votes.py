@@ -29,6 +29,7 @@ from tacit.methods.experts.anchors import Anchors, Given, Uniform
 from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
 from tacit.methods.experts.fitting import Fit, fit_votes
 from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight, label
+from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import World
@@ -65,15 +66,15 @@ class Votes(plans.PrivatePlan):
     """what is fitted to the votes, over as many actions as the clone has."""
     fit: Fit = field(default_factory=Fit)
     """how."""
-    weight: ReturnWeight | None = None
+    weight: Option[ReturnWeight | None] = None
     """how much each expert's vote counts, by its own returns; None counts all alike."""
-    rounds: int = 1
+    rounds: Option[int] = 1
     """rounds of votes; each but the first at states that the policy of the votes so far comes to in a public world."""
     horizon: int = 200
     """most steps of an episode that is played there."""
     explore: float = 0.3
     """probability of a random action in such a step (`anchors.visited`)."""
-    rows: int = 4_000
+    rows: Option[int] = 4_000
     """L, of how many of an expert's rows its clone is made at most, the first in order of time."""
     noise_multiplier: float | None = None
     """sigma; None until calibrated."""

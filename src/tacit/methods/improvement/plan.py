@@ -24,6 +24,7 @@ from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.origins import MOST_LEVEL
@@ -63,25 +64,25 @@ class ImprovementPlan(PrivatePlan):
     """columns of an observation that the policy looks at; more of them mean more noise in each."""
     value_columns: tuple[int, ...]
     """those of them that the value of a state depends on."""
-    imitate: Imitation = "none"
+    imitate: Option[Imitation] = "none"
     """clone only, by a regression of the actions on (1, y), or on squares too: the moments hold products alone."""
-    favour: float = 0.0
+    favour: Option[float] = 0.0
     """power of a unit's return within its public range by which its moments are multiplied: 0 treats all alike."""
-    advice: float = 0.05
+    advice: Option[float] = 0.05
     """largest share of the visits in which the statement supposes that the advice is followed."""
-    caution: float = 0.1
+    caution: Option[float] = 0.1
     """probability of the advised action under the clone below which that share falls, in proportion; 0 is none."""
-    level: float = 0.95
+    level: Option[float] = 0.95
     """nominal coverage of the statement's bounds."""
-    look_share: float = 0.08
+    look_share: Option[float] = 0.08
     """of the learning half's budget (1 / sigma^2), for means and spreads; the moments get the rest."""
     change_weight: float = 3.0
     """of changes of the value's features beside products of features, under one clip."""
     reward_weight: float = 2.0
     """of rewards, in their own standard deviations, likewise."""
-    clip: float = 0.55
+    clip: Option[float] = 0.55
     """largest norm of a unit's moments, in multiples of its typical one."""
-    pessimism: float = 0.25
+    pessimism: Option[float] = 0.25
     """standard deviations of the noise that are subtracted from an action's value while planning."""
     snr_scale: float = 300.0
     """signal-to-noise ratio of the moments from which the advice differs from what the records' policy would do."""

@@ -13,6 +13,7 @@ from tacit.methods.mobility.matching import FINE, Matching
 from tacit.methods.mobility.moves import MOVES_PART, Weights
 from tacit.methods.mobility.places import JUMPS, STARTS
 from tacit.methods.mobility.simulator import Layout
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.device_sums import DeviceSum, sum_over_all
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -88,7 +89,7 @@ class OneShotPlan(plans.PrivatePlan):
     noise: WhoAdds = "server"
     """who adds it: the server, all devices together ("shared"), or each device for itself ("device", local differential
     privacy), the last two over a `FederatedVault`."""
-    floor: int | None = None
+    floor: Option[int | None] = None
     """fewest answers, for shared noise; None is nine in ten."""
     zero_contribution: bool = False
     """people add nothing: the control that shows what noise alone looks like."""

@@ -22,6 +22,7 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Targ
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats, encoded
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
+from tacit.parameters import Option
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Constants, RegularisedLoss, Visits, WeightedStates
 from tacit.privacy.mechanisms.sums import Once, PoissonSum
@@ -191,7 +192,7 @@ class SufficientStatistics(GaussianEstimator):
 
     features: AnyFeatures
     """phi, n numbers a state."""
-    clip_norm: float
+    clip_norm: Option[float]
     """largest norm of one unit's stacked (A_i, b_i - A_i theta_0), n^2 + n numbers."""
     value_share: float = 0.2
     """of the precision (1 / noise^2), what the value with its interval gets. It is released first, and theta_0 gives

@@ -31,6 +31,7 @@ from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features
 from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats
+from tacit.parameters import Option
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import FixedSizeSum
 from tacit.privacy.vault import plan as plans
@@ -72,7 +73,7 @@ class Gpope(GaussianEstimator):
     """N, iterations."""
     batch_size: int = 1
     """expected units of a step (mode poisson) or exact places (mode paper); of no meaning for the full batch."""
-    clip_norm: float | None = None
+    clip_norm: Option[float | None] = None
     """h, the largest norm of one unit's stacked 2n-vector; None takes a hundredth of what one step's reward can be,
     times sqrt(n) where features are not indicators (`clip_of`)."""
     step_size: float | None = None

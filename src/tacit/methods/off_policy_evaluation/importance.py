@@ -16,6 +16,7 @@ from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation
 from tacit.methods.off_policy_evaluation.scores import ScoreVector, Weighting
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
+from tacit.parameters import Option
 from tacit.privacy.ledger.folds import Fold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.base import Run
@@ -31,7 +32,7 @@ class ScoreEstimator(GaussianEstimator, ABC):
     with_point: ClassVar[bool] = False
     """Whether the scores share their vector with a further number (`scores.Point`)."""
 
-    clip: float | None = None
+    clip: Option[float | None] = None
     """the largest weighted return, in multiples of the largest return: more means less bias and more noise. None
     chooses by the calibrated noise (`scores.clip_for`)."""
 

@@ -10,6 +10,7 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient.fisher import PrivateFisher
 from tacit.methods.policy_gradient.rounds import POLICY, Rounds, words
 from tacit.methods.policy_gradient.trust_region import KL, TrustRegion
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise.correlated import Correlation
@@ -84,11 +85,11 @@ class PolicyGradientPlan(Rounds):
 
     horizon: int = 500
     """L, most decisions of one person."""
-    gamma: float = 0.99
+    gamma: Option[float] = 0.99
     """discount."""
     trace: float = 1.0
     """lambda of generalised advantage estimation; 1 takes whole returns."""
-    clip_norm: float = 0.8
+    clip_norm: Option[float] = 0.8
     """C, the largest norm of what one person adds. Almost everybody is clipped: C / N is the length of a step."""
     most_noise: float | None = None
     """largest sigma times clip: where the plan's noise multiplier is larger, the clip shrinks (`bound`)."""

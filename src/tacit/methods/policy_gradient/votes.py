@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tacit.agents.policies import Acting, Float32, Policy
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.rounds import POLICY, Rounds, words
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import UserSum
@@ -77,11 +78,11 @@ class Votes(Rounds):
     """p, how many votes of one person; each takes two episodes."""
     episode_length: int | Ramp = 100
     """L, most decisions of such an episode."""
-    radius: float = 1.0
+    radius: Option[float] = 1.0
     """nu, how far from the released parameters the two episodes of a vote are played."""
     offset: float = 0.0
     """what a vote adds to every reward (public): below 0 it takes a bonus for staying on one's feet away."""
-    answers: Answers = "summed"
+    answers: Option[Answers] = "summed"
     """"summed" gets noise on the sum of votes; each of "randomized" ones is turned round with a public chance, and the
     noise multiplier is one over the epsilon of one vote."""
     counted: bool = True

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
+from tacit.parameters import Option
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.validation import check
@@ -50,7 +51,7 @@ class Discretisation:
 
     spec: PublicSpec
     """the public bounds."""
-    bins: int = 32
+    bins: Option[int] = 32
     """bins of a continuous column. Bounds are cut evenly. Of the bins of a difference, three quarters are even over two
     typical steps on either side and the rest widen geometrically up to the range of the bounds."""
     decoding: Decoding = "uniform"

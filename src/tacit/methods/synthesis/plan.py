@@ -21,6 +21,7 @@ from tacit.methods.synthesis.settings import (
     pretrained_on,
     scheduled,
 )
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.serialization import LATER
@@ -43,23 +44,23 @@ class DiffusionPlan(SynthesisPlan):
         PlanError: a value is out of range.
     """
 
-    steps: int
+    steps: Option[int]
     """number T of noisy gradients of the denoiser."""
     sampling_rate: float
     """probability with which each unit of the population joins a step (Poisson sampling)."""
-    clip_norm: float
+    clip_norm: Option[float]
     """bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is clipped; only
     the noise multiplier matters."""
-    noise_multiplicity: int = 1
+    noise_multiplicity: Option[int] = 1
     """noise multiplicity K: (sigma, eps) pairs per row or fragment, averaged before the clip. Costs time, no privacy
     (arXiv:2210.09929)."""
-    width: int
+    width: Option[int]
     """width of the denoiser's network."""
-    depth: int
+    depth: Option[int]
     """depth of the denoiser's network."""
     harmonics: int
     """octaves of Fourier features of the network's input."""
-    learning_rate: float
+    learning_rate: Option[float]
     """of Adam on the noisy gradients (post-processing)."""
     warmup: int
     """steps over which the learning rate rises."""
@@ -132,7 +133,7 @@ class TransitionsPlan(DiffusionPlan):
     steps: int = 1_000
     sampling_rate: float = 0.008
     clip_norm: float = 1.0
-    rows_per_unit: int = 1
+    rows_per_unit: Option[int] = 1
     """rows L of one unit that enter a step (drawn inside the unit when it owns more)."""
     width: int = 128
     depth: int = 4

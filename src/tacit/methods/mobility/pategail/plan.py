@@ -18,6 +18,7 @@ from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, L
 from tacit.methods.mobility.pategail.training import Ppo
 from tacit.methods.mobility.places import CLIP, JUMPS, STARTS
 from tacit.methods.mobility.simulator import Layout
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
 from tacit.privacy.vault import plan as plans
@@ -69,7 +70,7 @@ class PateGailPlan(plans.PrivatePlan):
 
     people: int
     """N, the public population; the divisor, however many answer."""
-    rounds: int = 30
+    rounds: Option[int] = 30
     """number T of rounds."""
     kind: Kind = "table"
     """see `Kind`."""
@@ -115,7 +116,7 @@ class PateGailPlan(plans.PrivatePlan):
     """L, of how many of a person's first rows everything is made."""
     noise: Literal["server", "shared", "device"] = "server"
     """who adds it: the "server", all devices together ("shared"), or each "device" for itself."""
-    floor: int | None = None
+    floor: Option[int | None] = None
     """fewest answers of which a sum may be released, for shared noise; None is nine in ten."""
     laplace: float | None = None
     """the papers' mode: the mean scale of the Laplace noise on each mean reward, their "noise"; None is Gaussian noise.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from tacit.methods.synthesis.settings import SynthesisPlan, declared, label, pretrained_on, scheduled
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.validation import check, fraction, positive, whole
@@ -57,11 +58,11 @@ class PateGanPlan(SynthesisPlan):
     method: ClassVar[str] = "synthesis of transitions (PATE-GAN)"
     source: ClassVar[str] = "PATE-GAN: Generating Synthetic Data with Differential Privacy Guarantees"
 
-    steps: int = 600
+    steps: Option[int] = 600
     """number T of batches of votes."""
     queries: int = 128
     """b, generated rows that are voted on in a step."""
-    teachers: int = 1_000
+    teachers: Option[int] = 1_000
     """k; each has about population / k units of its own."""
     teacher_width: int = 32
     """hidden width of a teacher."""

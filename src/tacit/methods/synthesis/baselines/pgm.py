@@ -38,6 +38,8 @@ class PgmPlan(TablePlan):
     choices: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("mbi",)
 
+    discretisation: Discretisation
+    """the public bins of the columns; those of the paper where the command line makes the plan."""
     pairs: int = 50
     """pairs of columns at most; one that would make inference larger than `cells` is passed over."""
     triples: int = 10

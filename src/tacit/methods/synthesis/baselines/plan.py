@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.methods import load_plan
+from tacit.methods import load_class
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
 from tacit.methods.synthesis.discretisation import Codes, Discretisation, as_trajectories
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
+from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
@@ -44,9 +45,9 @@ class TablePlan(SynthesisPlan):
     needs: ClassVar[tuple[str, ...]] = ()
     """optional packages that it is fitted with."""
 
-    discretisation: Discretisation
+    discretisation: Option[Discretisation]
     """the public bins of the columns."""
-    rows_per_unit: int = 1
+    rows_per_unit: Option[int] = 1
     """rows of one unit that count at most."""
 
     @classmethod
@@ -212,4 +213,4 @@ class TableSynthesizer:
             order = tuple(int(column) for column in tree["order"])
             tables = tuple(np.asarray(arrays[f"table.{column}"], np.float64) for column in order)
             model = Tree(order, tuple(tuple(int(p) for p in parents) for parents in tree["parents"]), tables)
-        return cls(load_plan(fields["plan"]).from_json(plan), model)
+        return cls(load_class("plan", fields["plan"]).from_json(plan), model)

@@ -11,6 +11,7 @@ from tacit.data.spec import Box
 from tacit.methods.synthesis.plan import PEOPLE_A_STEP, DiffusionPlan
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler, scheduled
+from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.validation import check, positive, whole
@@ -67,18 +68,18 @@ class TrajectoriesPlan(DiffusionPlan):
     """of the model of first observations."""
     sampling_rate: float = 0.4
     clip_norm: float = 0.05
-    fragments_per_unit: int = 4
+    fragments_per_unit: Option[int] = 4
     """fragments L of one unit in a step, at least 1. Costs time, no privacy."""
-    horizon: int = 32
+    horizon: Option[int] = 32
     """rows H of a fragment."""
     start_rows: int = 1
     """among how many of a unit's first rows its episodes' first ones are looked for; 1 is the first episode's alone."""
-    episodes_per_unit: int = 1
+    episodes_per_unit: Option[int] = 1
     """public usual number of episodes that one unit owns: with more than one, a weighted trajectory counts by its share
     of its owner's rows, not as a whole record."""
-    longest: int = 1_000
+    longest: Option[int] = 1_000
     """public number of steps after which a sampled trajectory is cut off."""
-    network: Network = "transformer"
+    network: Option[Network] = "transformer"
     """`transformer` or `unet` (PrivORL-j-U), which denoise fragments, or `autoregressive` (the baseline
     DP-Transformer), which draws a fragment row by row."""
     tokens: Tokens = "rows"
@@ -111,7 +112,7 @@ class TrajectoriesPlan(DiffusionPlan):
     P_mean: float = 0.0
     P_std: float = 1.4
     sampler: Sampler = field(default_factory=lambda: Sampler(sigma_max=40.0))
-    local_context: int | None = None
+    local_context: Option[int | None] = None
     """up to how many bins around the place in which a row begins the networks are shown these histograms
     (`local_context.py`); None for none. They have to be pre-trained on many public worlds then, and may be left as they
     are: with `steps` and `start_steps` of 0 the histograms are all that is learned of private rows."""
