@@ -220,7 +220,8 @@ def planned(command: Imitate) -> Plan:
         layout = mobility.OneShotPlan(**fields).calibrate(**promise).layout
         assert layout is not None
         fields["layout"] = layout
-    return baselines.BaselinePlan(model=command.method, **fields).calibrate(**promise)
+    fields["model"] = command.method
+    return baselines.BaselinePlan(**fields).calibrate(**promise)
 
 
 def _critics(command: Imitate, people: int, days: int | None) -> pategail.PateGailPlan:
