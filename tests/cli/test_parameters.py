@@ -14,7 +14,7 @@ import pytest
 
 import tacit.methods
 from tacit import methods, serialization
-from tacit.cli import app, main, options, plan_declarations, policy_declarations
+from tacit.cli import app, main, options, plan_declarations, policy_declarations, verbs
 from tacit.cli.options import PlanCommand, configured
 from tacit.parameters import Parameter, parameters, written
 from tacit.privacy.vault import plan as plans
@@ -22,7 +22,7 @@ from tacit.privacy.vault import plan as plans
 COMMANDS: dict[methods.Task, type[PlanCommand]] = {
     "synthesize": plan_declarations.Synthesize,
     "evaluate": plan_declarations.Evaluate,
-    "improve": policy_declarations.Improve,
+    "improve": verbs.Improve,
     "train": plan_declarations.Train,
     "learn": plan_declarations.Learn,
     "imitate": plan_declarations.Imitate,

@@ -67,7 +67,7 @@ def test_one_file_and_one_entry_make_a_method(tmp_path: Path) -> None:
 
 
 def test_its_options_are_its_own(tmp_path: Path) -> None:
-    shown = run(["synthesize", "--help"])
-    assert "toy: how many records are drawn from the noisy marginals." in " ".join(shown.stdout.replace("│", " ").split())
+    shown = " ".join(run(["synthesize", "--help"]).stdout.replace("│", " ").split())
+    assert "toy: how many records are drawn from the noisy marginals." in shown
     refused = run(["synthesize", str(tmp_path), *PROMISE, "--method", "mst", "--records", "3", "--out", "never"])
     assert "--records has no meaning here; expected it with a method that has it, not mst" in refused.stderr
