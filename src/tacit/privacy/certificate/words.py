@@ -173,6 +173,14 @@ def certified_names() -> frozenset[str]:
     return frozenset(method.certified for method in _registry().METHODS)
 
 
+def place_of_plan(name: str) -> tuple[str, str]:
+    """Module and name of the class of the plan of a method of tacit's; ("", "") of another one."""
+    registry = _registry()
+    places = (registry.complete(method.plan) for method in registry.METHODS if method.certified == name)
+    module, _, kind = next(places, "").partition(":")
+    return module, kind
+
+
 def _registry() -> Any:
     """`tacit.methods`, which stands above this package: no import but this one, made when a method is asked for."""
     return import_module("tacit.methods")

@@ -22,7 +22,7 @@ from tacit.privacy.accounting.events import Event, flatten
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.fields import figures, require_few_kinds
 from tacit.privacy.certificate.markdown import attack
-from tacit.privacy.certificate.words import certified_names, misnamed
+from tacit.privacy.certificate.words import certified_names, misnamed, place_of_plan
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Plan, besides, certified_parts, composed, neighbours, publish_logs
@@ -291,11 +291,12 @@ def describe(plan: Plan) -> dict[str, Any]:
 
 def may_evaluate(plan: Any) -> bool:
     """Whether a plan may say how good a policy is: any but those of tacit's own methods that learn and do not judge."""
-    module, _, name = METHODS.get(plan.method, "").partition(":")
-    own = type(plan) is getattr(sys.modules.get(f"tacit.methods.{module}"), name, None)
+    module, name = place_of_plan(plan.method)
+    own = type(plan) is getattr(sys.modules.get(module), name, None)
     fields = [getattr(plan, field.name) for field in dataclasses.fields(plan)]
     held = [one for value in fields for one in (value if isinstance(value, tuple) else (value,))]
-    return not own or module.startswith("off_policy_evaluation.") or any(map(may_evaluate, filter(_is_plan, held)))
+    judges = module.startswith("tacit.methods.off_policy_evaluation.")
+    return not own or judges or any(map(may_evaluate, filter(_is_plan, held)))
 
 
 # Which plans may share records with a release of prefixes: held-out trajectories are used for nothing else.
