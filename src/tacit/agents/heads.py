@@ -12,7 +12,6 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from tacit.data.spec import Box, Discrete, Space
 from tacit.errors import PlanError
@@ -164,6 +163,8 @@ class Gaussian:
 
     def log_probability(self, outputs: F32, free: F32, actions: Array) -> F32:
         """Log-density, or log-probability of a bound, summed over dimensions: [G, n]."""
+        from scipy.special import log_ndtr
+
         spread = self._spread(free)
         z, below, above = self._standard(outputs, spread, actions)
         inside = -0.5 * np.square(z) - np.log(spread) - _LOG_ROOT
@@ -174,6 +175,8 @@ class Gaussian:
         self, outputs: F32, free: F32, actions: Array, weight: F32, entropy: Array | float = 0.0
     ) -> tuple[F32, F32]:
         """As the protocol; the entropy is that of the normal distribution before the clip."""
+        from scipy.special import log_ndtr
+
         spread = self._spread(free)
         z, below, above = self._standard(outputs, spread, actions)
         by_centre = z.copy()  # in units of 1 / spread: z inside, the inverse Mills ratio beyond a bound

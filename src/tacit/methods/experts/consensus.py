@@ -12,8 +12,6 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
-from scipy.optimize import brentq
-
 from tacit.agents.heads import Categorical
 from tacit.agents.learners import BC, CQL, DQN, Learner
 from tacit.agents.networks import Mlp
@@ -266,6 +264,8 @@ class Consensus(plans.PrivatePlan):
 
 def _each(trajectories: int, trajectory_delta: float, *, epsilon: float, delta: float, unit: Unit) -> float:
     """The largest epsilon of one trajectory, to 5 digits, with which all of them cost epsilon at delta."""
+    from scipy.optimize import brentq
+
     relation = unit.relation
     assert relation is not None
 

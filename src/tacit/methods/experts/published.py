@@ -21,14 +21,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.optimize import brentq
-
 from tacit.agents.learners import CQL
 from tacit.agents.policies import Policy
 from tacit.errors import PlanError
 from tacit.methods.experts.consensus import Consensus
-from tacit.privacy.accounting import accountants
-from tacit.privacy.accounting import table as accounting_checks
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.privacy.mechanisms.thresholds import PMin
 from tacit.units import Unit
@@ -84,6 +80,8 @@ class MixedTraining:
     def limit_epsilon(self, noisy: int, delta: float) -> float:
         """Epsilon of so many noisy steps in the limit of many small ones: mu-GDP, mu = q sqrt(K (e^(1/sigma^2) -
         1))."""
+        from tacit.privacy.accounting import accountants
+
         # Source: central limit theorem of Bu, Dong, Long & Su (arXiv:1911.11607). No bound: a check of the others.
         mu = self.rate * math.sqrt(noisy * math.expm1(self.noise_multiplier**-2))
         return accountants.gaussian_epsilon(delta, mu)
@@ -100,12 +98,17 @@ def _sampled(rate: float, sigma: float) -> PoissonSampledEvent | GaussianEvent:
 
 def _estimate(rate: float, sigma: float, steps: int, delta: float) -> float:
     """By `accounting`'s check, centred quadrature: it goes beyond the steps that a certificate may have."""
+    from tacit.privacy.accounting import table as accounting_checks
+
     check("steps", steps, 1 <= steps <= MOST_STEPS, f"from 1 to {MOST_STEPS:,}")
     return accounting_checks.fourier(((_sampled(rate, sigma), steps),), "add_or_remove", delta)
 
 
 def _steps(rate: float, sigma: float, epsilon: float, delta: float) -> int:
     """The most steps whose estimate is at most epsilon; 0 where one is more."""
+    from scipy.optimize import brentq
+
+    from tacit.privacy.accounting import accountants
 
     def excess(log_steps: float) -> float:
         return _estimate(rate, sigma, round(math.exp(log_steps)), delta) - epsilon

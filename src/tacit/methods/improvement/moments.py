@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, PublicSpec
@@ -106,6 +105,8 @@ class Visits:
 
 def grouped(group: NDArray[np.int64], values: Float64, groups: int) -> Float64:
     """Sums of values [T, k] by group [T], [groups, k]; those of a group in the order of its rows."""
+    from scipy.sparse import csr_matrix
+
     rows = np.arange(len(group))
     return np.asarray(csr_matrix((np.ones(len(group)), (group, rows)), shape=(groups, len(group))) @ values)
 

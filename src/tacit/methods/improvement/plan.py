@@ -18,8 +18,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from scipy.stats import norm
-
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
@@ -185,6 +183,8 @@ class ImprovementPlan(PrivatePlan):
     @property
     def half_width(self) -> float:
         """What the noise alone takes from the gain's lower bound, in multiples of the range of returns."""
+        from scipy.stats import norm
+
         return float(norm.ppf(self.level)) * self.noise_of(STATEMENT) / math.sqrt(SCORES[0]) / self.expected_units
 
     def __str__(self) -> str:

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from tacit.agents.features import Quadratic
 from tacit.agents.heads import Categorical
@@ -241,6 +240,8 @@ class _Regression:
 
 def _positive(products: Float64, sigma: float) -> Float64:
     """Products [..., n, n] with eigenvalues that can be: posterior means under a flat prior on [0, inf)."""
+    from scipy.stats import norm
+
     values, vectors = np.linalg.eigh(products)
     if sigma:
         z = values / sigma

@@ -14,7 +14,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from tacit.data.mobility.grids import EARTH_KM, Grid, H3Grid, RegularGrid
 
@@ -145,6 +144,8 @@ def _down(levels: Sequence[Level], prior: Floats) -> tuple[Floats, Floats]:
 
 def _posterior(level: Level, masses: Floats, share: Floats) -> tuple[Floats, Floats]:
     """Posterior means of the cells' own masses, and of what they hold by their share of the parent's [G]."""
+    from scipy.special import log_ndtr
+
     whole, y, s = masses[level.parent], level.seen, level.noise
     usual = whole * share
     plain = _log_density((y - usual) / s)

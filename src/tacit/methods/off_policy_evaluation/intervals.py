@@ -19,9 +19,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
-from scipy.stats import norm
 
 from tacit.validation import check
 
@@ -126,12 +123,15 @@ def bounds(sums: NoisySums, *, level: float, sides: Sides) -> tuple[float, float
 
 
 def _quantile(level: float, sides: Sides) -> float:
+    from scipy.stats import norm
+
     check("level", level, 0.5 <= level <= 0.999, "a number from 0.5 to 0.999")
     return float(norm.ppf(level if sides == "lower" else (1 + level) / 2))
 
 
 def _hull(excess: Callable[[Float64], Float64], floor: float, estimate: float, sides: Sides) -> tuple[float, float]:
     """The hull of what is accepted (excess <= 0) within [floor, 1]; all of it where nothing is."""
+    from scipy.optimize import brentq
 
     def at(point: float) -> float:
         return float(excess(np.array([point]))[0])
@@ -159,6 +159,8 @@ def _excess(
     sides: Sides,
 ) -> Float64:
     """How far a noisy residual is from being accepted as one of mean 0, [G]; accepted where <= 0."""
+    from scipy.special import log_ndtr
+
     # spread, spread_noise: the noisy sum of their squares, and the standard deviation of its noise; sides: "both", or
     # "lower" where only a residual that is too large is refused
     most = population * above * below  # Bhatia and Davis 2000: the largest variance at a mean

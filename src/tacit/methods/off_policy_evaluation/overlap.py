@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import norm
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
@@ -148,6 +147,8 @@ def _effective(
     total: float, squares: float, noise: Mapping[str, float], level: float, units: float
 ) -> dict[str, float]:
     """(sum w)^2 / sum w^2, between its values at the ends of both sums' intervals at half of 1 - level each."""
+    from scipy.stats import norm
+
     z = float(norm.ppf((3 + level) / 4))
 
     def size(weight: float, square: float) -> float:
@@ -163,6 +164,8 @@ def _effective(
 
 def _ratio(total: float, steps: float, noise: Mapping[str, float], plan: Overlap) -> dict[str, float]:
     """The mean ratio of a step, with Fieller's interval of a quotient of noisy sums, within [0, largest_ratio]."""
+    from scipy.stats import norm
+
     z, largest = float(norm.ppf((1 + plan.level) / 2)), plan.largest_ratio
     a = steps**2 - (z * noise["steps"]) ** 2
     root = (total * steps) ** 2 - a * (total**2 - (z * noise["ratios"]) ** 2)

@@ -24,7 +24,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from tacit.methods.off_policy_evaluation.features import Features
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
@@ -205,6 +204,8 @@ def read_gram(released: np.ndarray, noise: float, *, tabular: bool, n: int) -> G
 
 def nonnegative(values: Float64, noise: float) -> tuple[Float64, Float64]:
     """Mean and variance of numbers >= 0 (flat prior) that were seen with Gaussian noise: a truncated normal's."""
+    from scipy.stats import norm
+
     z = np.maximum(values / noise, -30.0)  # below, the mean would be noise / |z|, lost in rounding
     hazard = np.exp(norm.logpdf(z) - norm.logcdf(z))
     return noise * np.maximum(z + hazard, 0.0), noise**2 * np.clip(1 - hazard * (hazard + z), 0.0, 1.0)

@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import ncx2, norm
 
 from tacit.validation import check
 
@@ -32,6 +30,8 @@ POINTS = 4096
 
 def l2_quantile(confidence: float, *, noise: float, dimension: int, users: int = 1) -> float:
     """The quantile of |N u + s z|^2 for a unit vector u: the squared length of a step in units of eta C / N."""
+    from scipy.stats import ncx2
+
     # It is s^2 times a non-central chi-square with d degrees of freedom and non-centrality (N / s)^2; N^2 without
     # noise.
     _check(confidence, noise, users)
@@ -57,6 +57,8 @@ def kl_quantile(confidence: float, eigenvalues: Sequence[float], *, noise: float
 def moment_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray) -> float:
     """Approximate quantile of sum_i w_i X_i, X_i independent chi-squares of one degree of freedom, non-centrality
     m_i."""
+    from scipy.stats import ncx2
+
     # Source: Liu, Tang & Zhang (Computational Statistics & Data Analysis 53, 2009): a shifted and scaled non-central
     # chi-square of the same mean, variance, skewness and, where possible, kurtosis. Exact for equal weights. Over
     # random spectra it lies within 2.5 % of the quantile from confidence 0.7 to 0.99, but up to 5 % below it at 0.6 and
@@ -77,6 +79,8 @@ def moment_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray) -
 def weighted_quantile(confidence: float, weights: np.ndarray, shift: np.ndarray) -> float:
     """The quantile that `moment_quantile` approximates, within 0.1 %: the approximation is corrected by the
     integral."""
+    from scipy.optimize import brentq
+
     # Source: Imhof (Biometrika 48, 1961), whose integral is summed at equal distances (Davies, Biometrika 60, 1973).
     # The sum is that of the density's images 2 pi / distance apart, all but one beyond the tail; it is cut where the
     # terms have fallen below 2e-5.
@@ -152,6 +156,8 @@ def gap_clip(
 ) -> float:
     """Proposition 4.6 with the exact quantile: the largest C for which the step's noise costs little, to first
     order."""
+    from scipy.stats import norm
+
     # P(eta <g, noise> <= gap) >= confidence, so that the objective falls behind that of the step without clip and noise
     # by at most eta (1 - tau) |g|^2 + gap, tau |g| being the clipped norm. It says nothing on the first term, which
     # grows as C falls: it is no rule for choosing C. Infinite without noise.

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from tacit.data.mobility.days import EXPLORE, HOME, SLOTS, STAY, Days, actions, days_of, distinct
 from tacit.data.mobility.grids import Grid
@@ -175,6 +174,8 @@ def _rhythm(staying: Floats, leaving: Floats, noise: float) -> Floats:
 
 
 def _exploration(new: Floats, old: Floats) -> tuple[float, float]:
+    from scipy import special
+
     rho, gamma = (axis.ravel() for axis in np.meshgrid(np.linspace(0.05, 1.0, 20), np.linspace(0.0, 2.0, 41)))
     chance = np.clip(rho[:, None] * np.asarray(PLACES, float) ** -gamma[:, None], 1e-3, 1 - 1e-3)
     best = int(np.argmax((special.xlogy(new, chance) + special.xlogy(old, 1 - chance)).sum(axis=1)))
