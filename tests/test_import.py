@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tacit
+from tacit.privacy.certificate.words import METHODS
 
 ROOT = Path(__file__).parents[1]
 CERTIFICATES = ROOT / "tests" / "golden" / "certificates" / "format_1"
@@ -60,14 +62,60 @@ def test_checking_needs_no_optional_package(words: tuple[str, str], tmp_path: Pa
     assert "person" in done.stdout
 
 
-LOADED = """
+HEAVY = ("numpy", "scipy", "scipy.stats", "dp_accounting", "torch", "pandas", "pyarrow", "jinja2", "tyro", "gymnasium")
+LOADED = f"""
 from tacit.cli import main
 code = main(sys.argv[1:])
-heavy = {"numpy", "scipy", "scipy.stats", "dp_accounting", "torch", "pandas"}
-print(*sorted(heavy & set(sys.modules)), file=sys.stderr)
+print(*sorted(set({HEAVY!r}) & set(sys.modules) - {{"tyro"}}), file=sys.stderr)
 sys.exit(code)
 """
 PRICED = ["dp_accounting", "numpy", "scipy", "scipy.stats"]
+PLANS = sorted({f"tacit.methods.{place.partition(':')[0]}" for place in METHODS.values()})
+LANGUAGE = "tacit.methods.alignment."
+"""Plans of language models still load PyTorch, with the model that they are made for."""
+
+
+def test_a_plan_loads_numpy_and_nothing_heavier() -> None:
+    code = f"""
+from importlib import import_module
+for name in sys.argv[1:]:
+    import_module(name)
+print(*sorted(set({HEAVY!r}) & set(sys.modules)))
+"""
+    done = run(code, *(name for name in PLANS if not name.startswith(LANGUAGE)))
+    assert (done.returncode, done.stdout) == (0, "numpy\n"), done.stderr
+
+
+def test_a_plan_is_imported_in_a_moment() -> None:
+    """Three times the quarter of a second of the design; a machine may be busy, and write no bytecode."""
+    code = "import time\nimport tacit.methods.synthesis.plan\nprint(time.process_time())"
+    least = min(
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    )
+    assert least < 0.75
+
+
+def test_a_dry_run_loads_the_accountants_and_no_more(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    box, numbers = tacit.Box((0.0,), (1.0,)), np.zeros((2, 1))
+    tacit.Trajectories.from_arrays(
+        observations=numbers,
+        actions=numbers,
+        rewards=np.zeros(2),
+        next_observations=numbers,
+        terminations=np.ones(2, bool),
+        unit_ids=["ann", "bob"],
+        unit_name="transition",
+        spec=tacit.PublicSpec(box, box, box, "declared", difference=(0.1,)),
+        simulated=True,
+    ).save(records)
+    promise = ("--epsilon", "1", "--delta", "1e-5", "--population", "1000", "--relation", "add_or_remove")
+    words = ("synthesize", str(records), "--out", str(tmp_path / "run"), "--unit", "transition", *promise, "--dry-run")
+    command = [sys.executable, "-c", "import sys\n" + LOADED, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1].split() == PRICED
 
 
 @pytest.mark.parametrize("name", ["synthesis", "consensus_prefixes", "devices_laplace", "void"])
@@ -77,7 +125,7 @@ def test_a_certificate_is_shown_without_any_accountant(name: str) -> None:
     assert done.stdout.startswith("# Privacy certificate")
 
 
-@pytest.mark.parametrize("words", [("--help",), ("certificate", "show", "--help")])
+@pytest.mark.parametrize("words", [("--help",), ("synthesize", "--help"), ("certificate", "show", "--help")])
 def test_help_needs_no_accountant(words: tuple[str, ...]) -> None:
     done = run(LOADED, *words)
     assert (done.returncode, done.stderr) == (0, "\n")

@@ -63,7 +63,7 @@ class Geography:
     attraction: FloatArray
 
     def draw(self, n: int, rng: np.random.Generator) -> IntArray:
-        """Homes [n], where a day in `movement.MovementEnv` begins."""
+        """Homes [n], where a day in `movement_env.MovementEnv` begins."""
         return rng.choice(self.grid.size, size=n, p=self.density)
 
     def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:

@@ -22,7 +22,7 @@ import gymnasium
 from tacit.data.mobility.days import SLOTS
 from tacit.data.spec import PublicSpec
 from tacit.envs.gym_domain import DomainEnv
-from tacit.envs.movement import MovementEnv
+from tacit.envs.movement_env import MovementEnv
 from tacit.envs.rollouts import Domain
 from tacit.errors import DataError
 from tacit_worlds.maze_layouts import LAYOUTS

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tacit.data.mobility.days import EXPLORE, HOME, LAST, RETURN, SLOTS, STAY, actions, distinct, stays, symbols
 from tacit.data.mobility.grids import RegularGrid, haversine_km
-from tacit.envs.movement import FixedPolicy, MovementEnv, play, rollout
+from tacit.envs.movement import FixedPolicy, play, rollout
+from tacit.envs.movement_env import MovementEnv
 from tacit.envs.spaces import JumpLaw, RankLaw
 from tacit.errors import DataError
 

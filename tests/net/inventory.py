@@ -72,6 +72,7 @@ PUBLIC = (
     "tacit_worlds.maze_evaluation",
     "tacit_worlds.maze_public",
     "tacit.envs.movement",
+    "tacit.envs.movement_env",
     "tacit_worlds.populations",
     "tacit_worlds.river_swim",
     "tacit.envs.serving",

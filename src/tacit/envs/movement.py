@@ -19,14 +19,12 @@ ends here, and an explore may lead to a place of today.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 
 from tacit.data.mobility.days import ACTIONS, EXPLORE, HOME, LAST, RETURN, SLOTS, STAY, before, distinct, symbols
-from tacit.data.mobility.grids import Grid
 from tacit.envs.spaces import JumpLaw, RankLaw
 from tacit.errors import DataError
 
@@ -34,7 +32,6 @@ __all__ = [
     "FixedPolicy",
     "Invalid",
     "JumpLaw",
-    "MovementEnv",
     "Played",
     "Policy",
     "RankLaw",
@@ -149,7 +146,7 @@ def rollout(
         )
     first = np.asarray(starts, dtype=np.int64)
     kinds = rng.integers(0, policy.kinds, len(first))
-    walk = _Walk(first, masked=invalid == "mask")
+    walk = Walk(first, masked=invalid == "mask")
     actions = np.zeros((len(first), SLOTS - 1), dtype=np.int64)
     for t in range(SLOTS - 1):
         numbers = np.asarray(policy.probabilities(kinds, t, walk.distinct, walk.stay, walk.here == 0), dtype=float)
@@ -180,7 +177,7 @@ def _possible(count: IntArray, place: IntArray, last: IntArray, number: int, mas
     return allowed[..., :number]
 
 
-class _Walk:
+class Walk:
     """The state of n days: `cells` [n, 48] and their symbols `names` up to slot `t`; `distinct`, `stay`, `here` and
     `before` (the symbols of the present place and of the one before it, -1 for none) [n]."""
 
@@ -251,74 +248,6 @@ class _Walk:
                 )
             left = left[visited]
         return place, cells
-
-
-class MovementEnv(gymnasium.Env[npt.NDArray[np.int64], np.int64]):
-    """One person's day.
-
-    The observation is (slot, different cells so far, slots in the present cell, cell), the reward 0; the day is
-    truncated at its last slot. `info["possible"]` [actions] int8 says which actions are possible, and an impossible one
-    is a stay.
-
-    Args:
-        grid: public grid of the cells.
-        space: where exploring leads.
-        starts: where days begin; `reset(options={"start": cell})` says it for one day.
-        actions: 5, or 4 without `LAST`.
-        invalid: what an impossible action is, see the module; it also decides what a return and an explore are.
-
-    Raises:
-        DataError: the number of actions is neither 4 nor 5, or a start is outside the grid.
-    """
-
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
-
-    def __init__(
-        self, grid: Grid, space: Space, starts: Starts, *, actions: int = 5, invalid: Invalid = "mask"
-    ) -> None:
-        if actions not in (4, 5):
-            raise DataError(
-                "the number of actions is neither 4 nor 5",
-                where="MovementEnv",
-                expected="4 (the papers') or 5 (with last)",
-                remedy="leave it at 5",
-            )
-        self.observation_space = gymnasium.spaces.MultiDiscrete([SLOTS, SLOTS + 1, SLOTS + 1, grid.size])
-        self.action_space = gymnasium.spaces.Discrete(actions)
-        self._grid, self._space, self._starts, self._masked = grid, space, starts, invalid == "mask"
-        self._walk = _Walk(np.zeros(1, dtype=np.int64), masked=self._masked)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[npt.NDArray[np.int64], dict[str, Any]]:
-        """The first slot of a day."""
-        super().reset(seed=seed)
-        cell = (options or {}).get("start")
-        start = self._starts.draw(1, self.np_random) if cell is None else np.array([cell])
-        if not 0 <= int(start[0]) < self._grid.size:
-            raise DataError(
-                "the start is outside the grid",
-                where="MovementEnv.reset",
-                expected="a cell of the grid",
-                remedy="take starts on the same grid",
-            )
-        self._walk = _Walk(start.astype(np.int64), masked=self._masked)
-        return self._seen()
-
-    def step(self, action: np.int64) -> tuple[npt.NDArray[np.int64], float, bool, bool, dict[str, Any]]:
-        """One half-hour."""
-        number = int(self.action_space.n)  # type: ignore[attr-defined]
-        chosen = np.array([action], dtype=np.int64)
-        taken = chosen if self._walk.possible(number)[0, int(action)] else np.array([STAY])
-        self._walk.step(taken, self._space, self.np_random, five=number > LAST)
-        seen, info = self._seen()
-        return seen, 0.0, False, self._walk.t == SLOTS - 1, info
-
-    def _seen(self) -> tuple[npt.NDArray[np.int64], dict[str, Any]]:
-        walk = self._walk
-        seen = np.array([walk.t, walk.distinct[0], walk.stay[0], walk.cells[0, walk.t]], dtype=np.int64)
-        number = int(self.action_space.n)  # type: ignore[attr-defined]
-        return seen, {"possible": walk.possible(number)[0].astype(np.int8)}
 
 
 def _draw(numbers: FloatArray, rng: np.random.Generator) -> IntArray:

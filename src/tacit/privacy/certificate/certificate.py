@@ -12,7 +12,6 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -346,6 +345,8 @@ def _edited(field: str, what: str) -> CertificateError:
 
 @functools.cache
 def _version(package: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
