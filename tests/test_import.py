@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.privacy.certificate.words import METHODS
+from tacit.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 CERTIFICATES = ROOT / "tests" / "golden" / "certificates" / "format_1"
@@ -70,7 +70,7 @@ print(*sorted(set({HEAVY!r}) & set(sys.modules) - {{"tyro"}}), file=sys.stderr)
 sys.exit(code)
 """
 PRICED = ["dp_accounting", "numpy", "scipy", "scipy.stats"]
-PLANS = sorted({f"tacit.methods.{place.partition(':')[0]}" for place in METHODS.values()})
+PLANS = sorted({f"tacit.methods{method.plan.partition(':')[0]}" for method in METHODS})
 LANGUAGE = "tacit.methods.alignment."
 """Plans of language models still load PyTorch, with the model that they are made for."""
 
