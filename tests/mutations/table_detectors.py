@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ from tacit.errors import PlanExhausted
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.marginals import Choice, Dependence, Marginal, Marginals
-from tacit.privacy.mechanisms.releases import Axis
-from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
+from tacit.privacy.mechanisms.sums import Once, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -140,4 +141,43 @@ def _resumed(folder: Path, part: TeacherVotes, public: torch.Tensor) -> None:
     raise AssertionError("units were dealt to teachers a second time")
 
 
-TABLE_DETECTORS = (neighbours_of_a_table, neighbours_of_a_tally, noise_of_a_table, law_of_choices, one_unit_one_teacher)
+def noise_of_a_histogram(folder: Path) -> None:
+    """The counts of two columns have noise of the clip's scale, which is the root of two."""
+    axes = (FINE, dataclasses.replace(FINE, column="next_observations"))
+    part = Once(mechanism=NoisyHistogram(name="bins", axes=axes, noise_multiplier=3.0))
+    vault = open_vault(folder, [[0.0]], unit=unit_of(1_000))
+    noise = vault.release_once(_admitted(vault, part), "bins")[0] * 1_000 / (3.0 * math.sqrt(2))
+    assert stats.kstest(np.sort(noise)[2:-2], "norm").pvalue > RARE, f"standard deviation {noise.std():.2f}"
+
+
+@dataclass(frozen=True)
+class Loud:
+    """A score of thousands for the first of two candidates."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        loud = 1_000.0 * np.abs(rows["rewards"][:, :1])
+        return {"scores": np.concatenate([loud, np.zeros_like(loud)], axis=1)}
+
+
+def scores_of_one_unit(folder: Path) -> None:
+    """One unit's scores, whatever they are, make one candidate e^epsilon times as probable as another one."""
+    names = [f"best {number}" for number in range(100)]
+    field: dict[str, Any] = {"scores": Loud(), "candidates": 2, "epsilon": 0.5, "rows_per_unit": 1}
+    parts = tuple(Once(mechanism=NoisyMaximum(name=name, **field)) for name in names)
+    vault = open_vault(folder, [[7.0]], unit=unit_of(1_000), epsilon=1e9)
+    run = vault.reserve(plans.account(GivenParts(parts), unit=vault.unit, delta=1e-5))
+    first = sum(int(vault.release_once(run, name)[0][0]) == 0 for name in names)
+    share = math.exp(0.5) / (1 + math.exp(0.5))
+    p = stats.binomtest(first, len(names), share).pvalue
+    assert p > RARE, f"one unit decides {first} of {len(names)} choices"
+
+
+TABLE_DETECTORS = (
+    neighbours_of_a_table,
+    neighbours_of_a_tally,
+    noise_of_a_table,
+    law_of_choices,
+    one_unit_one_teacher,
+    noise_of_a_histogram,
+    scores_of_one_unit,
+)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.privacy.mechanisms import marginals, tallies
+from tacit.privacy.mechanisms import marginals, releases, tallies
 from tacit.privacy.mechanisms.marginals import Cells, Choice
 from tacit.privacy.mechanisms.teachers import Teachers
 from tacit.privacy.noise.secret import SecretNoise
@@ -119,6 +119,17 @@ def teachers_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vault.Vault, "teacher_votes", broken)
 
 
+def half_the_noise_of_a_histogram(patch: pytest.MonkeyPatch) -> None:
+    """Noise of half the declared scale."""
+    real = releases.add_noise
+    patch.setattr(releases, "add_noise", lambda total, scale, noise: real(total, scale / 2, noise))
+
+
+def scores_of_any_size(patch: pytest.MonkeyPatch) -> None:
+    """Scores are summed as the callback gave them."""
+    patch.setattr(releases.NoisyMaximum, "contributions", lambda self, rows: self.scores(rows)["scores"])
+
+
 TABLE: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("rows weigh one each", rows_weigh_one_each, ("neighbours_of_a_table",)),
     ("every row in a cell of its own", every_row_in_a_cell_of_its_own, ("neighbours_of_a_tally",)),
@@ -130,4 +141,6 @@ TABLE: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("dealt anew every batch", dealt_anew_every_batch, ("one_unit_one_teacher",)),
     ("rows scaled together", rows_scaled_together, ("one_unit_one_teacher",)),
     ("teachers go on", teachers_go_on, ("one_unit_one_teacher",)),
+    ("half the noise of a histogram", half_the_noise_of_a_histogram, ("noise_of_a_histogram",)),
+    ("scores of any size", scores_of_any_size, ("scores_of_one_unit",)),
 )
