@@ -57,7 +57,7 @@ def certified(kind: str, sigma: float, delta: float) -> float:
     return accounting.epsilon(part(kind, 1, sigma).event, delta=delta, relation="replace_one").epsilon
 
 
-@pytest.mark.parametrize(("trials", "share"), [(4_000, 0.5), pytest.param(16_000, 0.7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("trials", "share"), [(2_000, 0.5), pytest.param(16_000, 0.7, marks=pytest.mark.slow)])
 def test_at_full_participation_the_bound_is_close_to_the_certificate(trials: int, share: float, tmp_path: Path) -> None:
     """What assumes no Gaussian needs more trials."""
     found = audited(tmp_path, "every", trials=trials, sigma=2.0, block=500)
@@ -68,9 +68,9 @@ def test_at_full_participation_the_bound_is_close_to_the_certificate(trials: int
 
 
 def test_a_sample_of_fixed_size_hides_the_canary_as_much_as_promised(tmp_path: Path) -> None:
-    found = audited(tmp_path, "one of four", trials=4_000, sigma=1.0, block=250)
+    found = audited(tmp_path, "one of four", trials=2_000, sigma=1.0, block=250)
     promised, unsampled = (certified(kind, 1.0, WIDE) for kind in ("one of four", "every"))
-    assert 0.6 * promised <= found[WIDE].epsilon <= promised < 0.7 * unsampled
+    assert 0.5 * promised <= found[WIDE].epsilon <= promised < 0.7 * unsampled
     assert found[TIGHT].epsilon <= certified("one of four", 1.0, TIGHT)
 
 

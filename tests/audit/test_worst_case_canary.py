@@ -89,26 +89,28 @@ def certified(delta: float, *, rate: float, sigma: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("door", "trials"),
+    ("door", "trials", "share"),
     [
-        (sum_door, 2_000),
-        (gradient_door, 2_000),
-        pytest.param(sum_door, 16_000, marks=pytest.mark.slow),
-        pytest.param(gradient_door, 4_000, marks=pytest.mark.slow),
+        (sum_door, 2_000, 0.7),
+        (gradient_door, 1_000, 0.6),
+        pytest.param(sum_door, 16_000, 0.7, marks=pytest.mark.slow),
+        pytest.param(gradient_door, 4_000, 0.7, marks=pytest.mark.slow),
     ],
 )
-def test_at_full_participation_the_bound_is_close_to_the_certificate(tmp_path: Path, door: Door, trials: int) -> None:
+def test_at_full_participation_the_bound_is_close_to_the_certificate(
+    tmp_path: Path, door: Door, trials: int, share: float
+) -> None:
     found = audited(tmp_path, door, trials=trials, rate=1.0, sigma=1.0)
     promised = {delta: certified(delta, rate=1.0, sigma=1.0) for delta in (TIGHT, WIDE)}
-    assert 0.7 * promised[TIGHT] <= found[TIGHT].gaussian_epsilon <= promised[TIGHT]
-    assert 0.5 * promised[WIDE] <= found[WIDE].epsilon <= promised[WIDE]
+    assert share * promised[TIGHT] <= found[TIGHT].gaussian_epsilon <= promised[TIGHT]
+    assert (share - 0.2) * promised[WIDE] <= found[WIDE].epsilon <= promised[WIDE]
     if trials > 10_000:  # what assumes no Gaussian needs more trials
         assert 0.7 * promised[WIDE] <= found[WIDE].epsilon
     assert found[TIGHT].mu <= 1.0
 
 
 @pytest.mark.parametrize(
-    ("door", "trials"), [(sum_door, 4_000), pytest.param(gradient_door, 8_000, marks=pytest.mark.slow)]
+    ("door", "trials"), [(sum_door, 2_000), pytest.param(gradient_door, 8_000, marks=pytest.mark.slow)]
 )
 def test_a_poisson_sample_hides_the_canary_as_much_as_promised(tmp_path: Path, door: Door, trials: int) -> None:
     found = audited(tmp_path, door, trials=trials, rate=0.3, sigma=0.5)
