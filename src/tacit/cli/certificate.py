@@ -25,7 +25,7 @@ from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.folds import FOLDS, JUDGING
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 
-FOLDED = ("register", "callback", "actor")
+FOLDED = ("register", "callback", "actor", "policy")
 """Kinds of notes that are not shown one by one: their times are those of single meetings."""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tacit.cli import simulators, synthesis_runs
-from tacit.cli.console import Advance, progress, say
+from tacit.cli.console import progress, say
 from tacit.cli.data import simulate
 from tacit.cli.options import refused
 from tacit.cli.plan_declarations import Baseline, Demo
@@ -33,6 +33,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.study.account import promised, thrown_away
 from tacit.study.folder import RunFolder, Stopwatch, finish, require_free, settings_of
+from tacit.study.narration import Advance
 from tacit.units import Unit
 
 LAYOUT, DELTA = "umaze", 1e-7

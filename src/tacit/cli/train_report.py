@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.cli.console import Advance
 from tacit.cli.worlds import World
 from tacit.evaluation.report import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.learning import Role
@@ -20,6 +19,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.study.account import promised
+from tacit.study.narration import Advance
 from tacit.tracking import TensorBoard
 
 SHARE = 4

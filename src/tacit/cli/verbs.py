@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from tyro.conf import Positional, arg
 
@@ -87,4 +87,9 @@ def _meanings(function: Callable[..., Any]) -> dict[str, str]:
     return {name: " ".join(words.split()) for name, words in found}
 
 
-Improve = command_of("improve")
+if TYPE_CHECKING:
+
+    class Improve(VerbCommand):
+        """As it is made below."""
+else:
+    Improve = command_of("improve")
