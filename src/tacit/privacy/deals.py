@@ -23,14 +23,9 @@ Purpose = Literal["fold", "round", "slot", "device", "shard"]
 
 
 def fold(names: Names, seed: str) -> NDArray[np.int64]:
-    """Each unit's half, 0 or 1, [U].
-
-    Args:
-        names: of the units, [U, n] bytes.
-        seed: public; a ledger's own is its dataset id.
-
-    Guarantee: a unit's half depends on its name and the seed alone. Two equal names share it.
-    """
+    """Each unit's half, 0 or 1, [U]."""
+    # names: of the units, [U, n] bytes; seed: public, a ledger's own is its dataset id
+    # Guarantee: a unit's half depends on its name and the seed alone. Two equal names share it.
     return choose(names, seed, 2, purpose="fold")
 
 

@@ -62,21 +62,17 @@ _ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]  # whole: the series
 
 
 def gaussian_mu(leaves: Leaves, relation: Relation) -> float:
-    """The mu for which the composition is mu-GDP if all sampling is ignored: sqrt(sum count) * s / sigma.
-
-    Exact for plain Gaussians (Dong, Roth & Su, arXiv 1905.02383, Corollary 3.3); for samples an upper bound, by joint
-    convexity over the draw.
-    """
+    """The mu for which the composition is mu-GDP if all sampling is ignored: sqrt(sum count) * s / sigma."""
+    # Exact for plain Gaussians (Dong, Roth & Su, arXiv 1905.02383, Corollary 3.3); for samples an upper bound, by joint
+    # convexity over the draw.
     precision = sum(count / noise(leaf) ** 2 for leaf, count in leaves)
     return sensitivity(relation) * math.sqrt(precision)
 
 
 def mu(leaves: Leaves, relation: Relation) -> float:
-    """A mu for which the composition is mu-GDP at every epsilon, all sampling ignored; inf where there is none.
-
-    Exact for plain Gaussians. For a `ZcdpEvent` or a selection none is known: Renyi curves say too little of the
-    smallest epsilons.
-    """
+    """A mu for which the composition is mu-GDP at every epsilon, all sampling ignored; inf where there is none."""
+    # Exact for plain Gaussians. For a `ZcdpEvent` or a selection none is known: Renyi curves say too little of the
+    # smallest epsilons.
     epsilon_deltas, rest = approximate.split(leaves)
     if any(isinstance(leaf, ZcdpEvent | SelectionEvent) for leaf, _ in rest):
         return math.inf
@@ -87,12 +83,8 @@ def mu(leaves: Leaves, relation: Relation) -> float:
 
 
 def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
-    """delta(epsilon) of a mu-GDP mechanism (Balle & Wang, 2018, arXiv 1805.06530, Theorem 8), elementwise.
-
-    Args:
-        epsilon: >= 0.
-        mu: > 0; sensitivity / noise standard deviation.
-    """
+    """delta(epsilon) of a mu-GDP mechanism (Balle & Wang, 2018, arXiv 1805.06530, Theorem 8), elementwise."""
+    # mu: > 0, sensitivity / noise standard deviation
     ratio, half = np.asarray(epsilon / mu), np.asarray(mu / 2)
     lower = np.exp(np.minimum(epsilon + log_ndtr(-ratio - half), 0.0))
     return np.asarray(np.maximum(ndtr(half - ratio) - lower, 0.0))
@@ -107,14 +99,9 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 
 def smallest_mu(grid: Array, needed: Array, most: float) -> float:
-    """The smallest mu (at most `most`) whose delta at each point of a rising grid of epsilons is what the last needed.
-
-    Args:
-        grid: [n + 1] epsilons >= 0.
-        needed: [n] a falling curve of deltas at grid[:-1]; as `mu`'s delta at grid[1:] reaches them, it is above the
-            curve between the points, too.
-        most: > 0; a mu that is known to be enough.
-    """
+    """The smallest mu, at most `most`, whose delta at each point of a rising grid is what the last one needed."""
+    # grid: [n + 1] epsilons >= 0; needed: [n] a falling curve of deltas at grid[:-1], as `mu`'s delta at grid[1:]
+    # reaches them, it is above the curve between the points, too; most: > 0, a mu that is known to be enough
     low, high = np.zeros(len(needed)), np.full(len(needed), most)
     for _ in range(60):
         middle = (low + high) / 2
@@ -124,10 +111,8 @@ def smallest_mu(grid: Array, needed: Array, most: float) -> float:
 
 
 def float_slack(leaves: Leaves) -> float:
-    """An allowance on delta for rounding in the Fourier transforms, which grows with the steps.
-
-    Against the closed form of composed Gaussians the error of delta stays below a quarter of 2^-52 * steps (tested).
-    """
+    """An allowance on delta for rounding in the Fourier transforms, which grows with the steps."""
+    # Against the closed form of composed Gaussians the error of delta stays below a quarter of 2^-52 * steps (tested).
     return 1e-13 + 2.0**-52 * sum(count for _, count in leaves)
 
 
@@ -168,10 +153,8 @@ def _pessimistic(leaves: Leaves, relation: Relation, spread: float) -> Any:
 
 
 def deltas(distribution: Any, epsilons: Array) -> Array:
-    """Delta at each of rising, finite epsilons, [N]: what `distribution.get_delta_for_epsilon` gives.
-
-    It adds up the same numbers in the same order, in numpy where `dp_accounting` walks over the grid in Python.
-    """
+    """Delta at each of rising, finite epsilons, [N]: what `distribution.get_delta_for_epsilon` gives."""
+    # It adds up the same numbers in the same order, in numpy where `dp_accounting` walks over the grid in Python.
     directions = {id(pmf): pmf for pmf in (distribution._pmf_remove, distribution._pmf_add)}
     return np.asarray(np.max([_hockey_sticks(pmf.to_dense_pmf(), epsilons) for pmf in directions.values()], axis=0))
 
@@ -227,11 +210,10 @@ def _renyi_curve(
 
 @lru_cache(maxsize=32)
 def _renyi(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> RdpAccountant | None:
-    """`dp_accounting`'s Renyi accountant of the composition; None where it has no bound.
-
-    It has Poisson samples under `add_or_remove` alone, fixed-size ones under `replace_one` alone. It takes the noise
-    multiplier of a Gaussian as relative to how far the neighbours are apart, so for `replace_one` that is halved here.
-    """
+    """`dp_accounting`'s Renyi accountant of the composition; None where it has no bound."""
+    # It has Poisson samples under `add_or_remove` alone, fixed-size ones under `replace_one` alone. It takes the noise
+    # multiplier of a Gaussian as relative to how far the neighbours are apart, so for `replace_one` that is halved
+    # here.
     accountant = RdpAccountant(orders, _RELATIONS[relation])
     for leaf, count in leaves:
         if isinstance(leaf, LaplaceEvent):

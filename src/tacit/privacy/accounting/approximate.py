@@ -37,23 +37,14 @@ Own = tuple[tuple[EpsilonDeltaEvent, int], ...]
 
 @dataclass(frozen=True)
 class Responses:
-    """The losses of composed randomised responses under the distribution that is sampled from.
+    """The losses of composed randomised responses under the distribution that is sampled from."""
 
-    Args:
-        own: r, the probability that a bit is revealed; nothing is promised below it.
-        losses: [J], rising; of the answers.
-        masses: [J], their probabilities, given that no bit is revealed.
-        above: [J + 1]; above[k] is the sum of masses[k:].
-        log_below: [J + 1]; the logarithm of the sum of masses[k:] * exp(-losses[k:]).
-        rounding: an allowance for float64, relative for deltas and absolute for epsilons.
-    """
-
-    own: float
-    losses: Array
-    masses: Array
-    above: Array
-    log_below: Array
-    rounding: float
+    own: float  # r, the probability that a bit is revealed; nothing is promised below it
+    losses: Array  # [J], rising; of the answers
+    masses: Array  # [J], their probabilities, given that no bit is revealed
+    above: Array  # [J + 1]; above[k] is the sum of masses[k:]
+    log_below: Array  # [J + 1]; the logarithm of the sum of masses[k:] * exp(-losses[k:])
+    rounding: float  # an allowance for float64, relative for deltas and absolute for epsilons
 
     def profile(self, epsilon: Array | float) -> Array:
         """sum_j P_j (1 - exp(epsilon - l_j))+ at each epsilon, of either sign: delta, given that no bit is revealed."""
@@ -77,11 +68,7 @@ def split(leaves: Leaves) -> tuple[Own, Leaves]:
 
 @lru_cache(maxsize=64)
 def compose(leaves: Own) -> Responses:
-    """The composition of mechanisms with (epsilon, delta) proofs of their own; that of none has the loss 0.
-
-    Raises:
-        AccountingError: there are so many kinds and steps that their losses are more than `MAX_ATOMS`.
-    """
+    """The composition of mechanisms with (epsilon, delta) proofs of their own; that of none has the loss 0."""
     steps: dict[float, int] = {}
     for leaf, count in leaves:
         if leaf.epsilon > 0:
@@ -121,11 +108,7 @@ def _own_delta(leaves: Own) -> float:
 
 
 def epsilon(leaves: Own, delta: float) -> float:
-    """The smallest epsilon >= 0 that holds at delta, for these mechanisms alone: exactly one end of a linear piece.
-
-    Raises:
-        AccountingError: delta is below the mechanisms' own, where nothing is promised.
-    """
+    """The smallest epsilon >= 0 that holds at delta, for these mechanisms alone: exactly one end of a linear piece."""
     responses = compose(leaves)
     require(responses.own, delta)
     share = responses.share(delta)
@@ -156,16 +139,10 @@ def require(least: float, delta: float) -> None:
 
 
 def pessimistic(leaves: Own, interval: float) -> Any:
-    """Their privacy loss distribution on a grid of losses, composed by `dp_accounting`; its delta is an upper bound.
-
-    Each answer's mass is split between the two grid values beside its loss so that both distributions of the pair keep
-    theirs (connect the dots, Doroshenko et al., arXiv 2207.04380): a pair that dominates the true one, and is the true
-    one where epsilon is a multiple of the interval.
-
-    Args:
-        leaves: at least one.
-        interval: the grid's step.
-    """
+    """Their privacy loss distribution on a grid of losses, composed by `dp_accounting`; its delta is an upper bound."""
+    # Each answer's mass is split between the two grid values beside its loss so that both distributions of the pair
+    # keep theirs (connect the dots, Doroshenko et al., arXiv 2207.04380): a pair that dominates the true one, and is
+    # the true one where epsilon is a multiple of the interval.
     total = None
     for leaf, count in leaves:
         cells: dict[int, float] = {}
@@ -204,12 +181,10 @@ def grid_interval(leaves: Own) -> float:
 
 
 def mu(leaves: Own) -> float:
-    """The mu for which they compose to no less than mu-GDP at every epsilon; inf unless all of their deltas are 0.
-
-    Exact for one: the trade-off curve of randomised response has its corner at p = 1 / (1 + e^epsilon), where the
-    Gaussian's with mu = -2 Phi^-1(p) passes, and a convex curve lies below its chords. Gaussian privacy composes by
-    sqrt(sum mu^2) (Dong, Roth & Su, arXiv 1905.02383, Corollary 3.3).
-    """
+    """The mu for which they compose to no less than mu-GDP at every epsilon; inf unless all of their deltas are 0."""
+    # Exact for one: the trade-off curve of randomised response has its corner at p = 1 / (1 + e^epsilon), where the
+    # Gaussian's with mu = -2 Phi^-1(p) passes, and a convex curve lies below its chords. Gaussian privacy composes by
+    # sqrt(sum mu^2) (Dong, Roth & Su, arXiv 1905.02383, Corollary 3.3).
     if any(leaf.delta > 0 for leaf, _ in leaves):
         return math.inf
     return 2 * math.sqrt(math.fsum(count * float(ndtri(expit(-leaf.epsilon))) ** 2 for leaf, count in leaves))

@@ -182,11 +182,7 @@ _SPREADS = (1e-2, 1e-3, 3e-4, 1e-4)
 
 
 def refined_epsilon(leaves: Leaves, relation: Relation, delta: float, check_at: Check) -> tuple[float, float, Any]:
-    """Certified epsilon, check epsilon and the distribution, on a grid refined until the two are close.
-
-    Raises:
-        AccountingError: delta is too small to be resolved, or float64 breaks down.
-    """
+    """Certified epsilon, check epsilon and the distribution, on a grid refined until the two are close."""
     slack = accountants.float_slack(leaves)
     approximate.require(approximate.own_delta(leaves), delta)
     if delta < smallest_delta(leaves):
@@ -217,11 +213,7 @@ def refined_epsilon(leaves: Leaves, relation: Relation, delta: float, check_at: 
 
 
 def refined_delta(leaves: Leaves, relation: Relation, epsilon: float, check_at: Check) -> float:
-    """Certified delta at epsilon, at most 1 and at least what float64 transforms resolve.
-
-    Raises:
-        AccountingError: the accountants disagree.
-    """
+    """Certified delta at epsilon, at most 1 and at least what float64 transforms resolve."""
     certified, least = 1.0, smallest_delta(leaves)
     with np.errstate(all="ignore"):
         for spread in _SPREADS:
@@ -242,11 +234,7 @@ def smallest_delta(leaves: Leaves) -> float:
 
 
 def agree(certified: float, check: float, ceiling: float) -> None:
-    """Refuse a certified epsilon that its check or a looser theory contradicts.
-
-    Raises:
-        AccountingError: the certified figure is below the check, or more than 0.5 % above it or the ceiling.
-    """
+    """Refuse a certified epsilon that its check or a looser theory contradicts."""
     below, above = 1e-3 * certified + 1e-4, 5e-3 * certified + 5e-4
     if not (check - below <= certified <= min(check, ceiling) + above):
         raise AccountingError(

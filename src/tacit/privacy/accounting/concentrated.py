@@ -67,10 +67,8 @@ def solved(leaves: Leaves, relation: Relation, delta: float) -> float:
 
 
 def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:
-    """A looser theory's epsilon: rho + 2 sqrt(rho log(1/delta)) (Bun & Steinke, 2016, arXiv 1605.02065).
-
-    A Laplace mechanism that is e-DP is e^2/2-zCDP there.
-    """
+    """A looser theory's epsilon: rho + 2 sqrt(rho log(1/delta)) (Bun & Steinke, 2016, arXiv 1605.02065)."""
+    # A Laplace mechanism that is e-DP is e^2/2-zCDP there.
     far = 1.0 if relation == "add_or_remove" else 2.0
     total = far**2 * math.fsum(
         count * (0.5 / leaf.noise_multiplier**2 if isinstance(leaf, LaplaceEvent) else rho(leaf))

@@ -349,22 +349,13 @@ def refused(what: str, expected: str) -> AccountingError:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """The JSON form of an event; `event_from_json` is its inverse.
-
-    Raises:
-        AccountingError: the event, or one inside it, is of no whitelisted kind or has an invalid parameter.
-    """
+    """The JSON form of an event; `event_from_json` is its inverse."""
     flatten(event)
     return _encode(event)
 
 
 def event_from_json(value: object) -> Event:
-    """The event that a JSON object describes, every parameter checked.
-
-    Raises:
-        AccountingError: an unknown kind, a missing or unknown key, a parameter out of range, or a tree that is deeper
-            or larger than any plan needs.
-    """
+    """The event that a JSON object describes, every parameter checked."""
     event = _decode(value, 0, [0])
     flatten(event)
     return event

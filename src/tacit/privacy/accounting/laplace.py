@@ -21,12 +21,7 @@ _CELLS = 2**13
 
 
 def pessimistic(epsilon: float, interval: float) -> Any:
-    """`dp_accounting`'s privacy loss distribution of one number, rounded so that its delta is an upper bound.
-
-    Args:
-        epsilon: e, of pure differential privacy.
-        interval: the grid's step.
-    """
+    """`dp_accounting`'s privacy loss distribution of one number, rounded so that its delta is an upper bound."""
     return privacy_loss_distribution.from_laplace_mechanism(1 / epsilon, value_discretization_interval=interval)
 
 

@@ -53,12 +53,8 @@ def pessimistic(q: float, sigma: float, relation: Relation, interval: float) -> 
 
 
 def losses(q: float, sigma: float, relation: Relation, *, swapped: bool) -> tuple[Array, Array]:
-    """Losses and masses of one step by quadrature over 2^15 cells of the noise's axis, centred: no bound.
-
-    Args:
-        q, sigma, relation: as of `pessimistic`.
-        swapped: whether the unit is added rather than removed.
-    """
+    """Losses and masses of one step by quadrature over 2^15 cells of the noise's axis, centred: no bound."""
+    # swapped: whether the unit is added rather than removed
     x = np.linspace(-1 - 9.5 * sigma, 1 + 9.5 * sigma, 2**15 + 1)
     present = 0.0 if swapped else q  # the outcome is drawn from N(0) when swapped, else from the mixture
     centres = ((0.0, 1 - present), (1.0, present))

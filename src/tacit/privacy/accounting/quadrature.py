@@ -54,12 +54,10 @@ class LossGrid:
 
 @lru_cache(maxsize=8)
 def estimate(leaves: Leaves, relation: Relation) -> tuple[LossGrid, ...]:
-    """The composed privacy loss by quadrature and the Fourier transform, one grid for each direction.
-
-    Source: the privacy random variable accountant of Gopi, Lee & Wutschitz (2021, arXiv 2106.02848), rewritten
-    here: the loss is discretised by splitting each cell of the noise's axis between two neighbouring loss values so
-    that its mean is kept, hence centred rather than rounded up.
-    """
+    """The composed privacy loss by quadrature and the Fourier transform, one grid for each direction."""
+    # Source: the privacy random variable accountant of Gopi, Lee & Wutschitz (2021, arXiv 2106.02848), rewritten here:
+    # the loss is discretised by splitting each cell of the noise's axis between two neighbouring loss values so that
+    # its mean is kept, hence centred rather than rounded up.
     together = merged(leaves)
     one_sided = relation == "replace_one" or all(
         isinstance(leaf, LaplaceEvent) or parameters(leaf)[0] == 1 for leaf, _ in together
@@ -107,13 +105,10 @@ def _range(steps: list[tuple[Array, Array, int]], std: float) -> tuple[float, fl
 
 
 def _chernoff(steps: list[tuple[Array, Array, int]], exponents: Array) -> float:
-    """The least (K(t) + 35) / t, K the cumulant generating function of the composed loss, over rising exponents t.
-
-    By Chernoff the loss is above it with a probability of at most exp(-35), whichever t is taken: a search that stops
-    early only returns a larger one. K is convex, so t K'(t) - K(t) rises: the quotient falls where it is below 35, then
-    rises, and bisection finds the two neighbours of its least. The largest loss is taken out of the exponential, which
-    then cannot overflow.
-    """
+    """The least (K(t) + 35) / t, K the cumulant generating function of the composed loss, over rising exponents t."""
+    # By Chernoff the loss is above it with a probability of at most exp(-35), whichever t is taken: a search that stops
+    # early only returns a larger one. K is convex, so t K'(t) - K(t) rises: the quotient falls where it is below 35,
+    # then rises, and bisection finds the two neighbours of its least.
     parts = [_shifted(losses[masses > 0], masses[masses > 0], count) for losses, masses, count in steps]
 
     @cache
@@ -137,7 +132,7 @@ def _chernoff(steps: list[tuple[Array, Array, int]], exponents: Array) -> float:
 
 
 def _shifted(losses: Array, masses: Array, count: int) -> tuple[float, Array, Array, int]:
-    """The largest loss, and every loss less it."""
+    """The largest loss, and every loss less it: taken out of the exponential, which then cannot overflow."""
     top = float(losses.max())
     return top, losses - top, masses, count
 

@@ -70,11 +70,9 @@ def delta(leaves: Leaves, relation: Relation, epsilon: Array) -> Array:
 
 
 def tightened(epsilon: Array, delta: Array) -> Array:
-    """Smaller deltas, each at its own epsilon, for a rising grid [N]: what a larger epsilon says of smaller ones.
-
-    An (e, d)-DP mechanism is (e', 1 - (1 - d) (1 + exp e') / (1 + exp e))-DP for every e' < e: its trade-off curve lies
-    above both lines of (e, d), which meet where both errors are (1 - d) / (1 + exp e).
-    """
+    """Smaller deltas, each at its own epsilon, for a rising grid [N]: what a larger epsilon says of smaller ones."""
+    # An (e, d)-DP mechanism is (e', 1 - (1 - d) (1 + exp e') / (1 + exp e))-DP for every e' < e: its trade-off curve
+    # lies above both lines of (e, d), which meet where both errors are (1 - d) / (1 + exp e).
     corners = (1 - delta) / (1 + np.exp(epsilon))
     return np.asarray(np.minimum(delta, 1 - np.maximum.accumulate(corners[::-1])[::-1] * (1 + np.exp(epsilon))))
 
@@ -85,10 +83,8 @@ def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
 
 
 def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:
-    """A looser theory's epsilon: b = a, at whole orders, by `dp_accounting`'s curves.
-
-    It is turned by epsilon = R'(a) + log(1/delta) / (a - 1) (Mironov, 2017, arXiv 1702.07476, Proposition 3).
-    """
+    """A looser theory's epsilon: b = a, at whole orders, by `dp_accounting`'s curves."""
+    # It is turned by epsilon = R'(a) + log(1/delta) / (a - 1) (Mironov, 2017, arXiv 1702.07476, Proposition 3).
     orders, total = np.array(_WHOLE), np.zeros(len(_WHOLE))
     for leaf, count in leaves:
         selection = _selection(leaf)
@@ -100,10 +96,8 @@ def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:
 
 
 def solved(leaves: Leaves, relation: Relation, delta: float) -> float:
-    """The check: epsilon at delta, the orders searched continuously; inf if `dp_accounting` knows another curve.
-
-    Its series are exact at whole orders: there, next to the orders that were found, the curves have to be the same.
-    """
+    """The check: epsilon at delta, the orders searched continuously; inf if `dp_accounting` knows another curve."""
+    # Its series are exact at whole orders: there, next to the orders that were found, the curves have to be the same.
     terms, minima = [], []
     for leaf, count in leaves:
         selection = _selection(leaf)

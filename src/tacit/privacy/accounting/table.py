@@ -47,10 +47,8 @@ def response(leaves: Leaves, relation: Relation, delta: float) -> float:
 
 
 def mixed(leaves: Leaves, relation: Relation, delta: float) -> float:
-    """Gaussians next to mechanisms with proofs of their own: the formula of `approximate`, the answers conditioned on.
-
-    The Gaussians' profile is the exact one where none is sampled, else that of centred quadrature.
-    """
+    """Gaussians next to mechanisms with proofs of their own: `approximate`'s formula, the answers conditioned on."""
+    # The Gaussians' profile is the exact one where none is sampled, else that of centred quadrature.
     epsilon_deltas, gaussians = approximate.split(leaves)
     responses = approximate.compose(epsilon_deltas)
     share, top = responses.share(delta), float(responses.losses[-1])
@@ -63,14 +61,8 @@ def mixed(leaves: Leaves, relation: Relation, delta: float) -> float:
 
 
 def _solve(responses: approximate.Responses, beside: Callable[[Array], Array], share: float, high: float) -> float:
-    """Where the falling sum of the formula reaches the share; 0 where it is below already there, inf where it never is.
-
-    Args:
-        responses: the answers.
-        beside: D of the formula, at several epsilons.
-        share: of delta, given that no bit is revealed.
-        high: an epsilon at which the sum is no longer above the share.
-    """
+    """Where the formula's falling sum reaches the share; 0 where it is below already there, inf where it never is."""
+    # beside: D of the formula, at several epsilons; share: of delta, given that no bit is revealed
 
     def excess(epsilon: float) -> float:
         return float(responses.masses @ beside(epsilon - responses.losses)) - share
@@ -125,19 +117,13 @@ _ACCOUNTANTS: Mapping[Family, str] = {
 
 @dataclass(frozen=True)
 class Row:
-    """How one pair is accounted for.
+    """How one pair is accounted for."""
 
-    Args:
-        check_accountant: the check's name.
-        check: (leaves, relation, delta) -> epsilon.
-        family: where the certified figures come from.
-        largest: the largest epsilon that is certified. Sums of many Laplace numbers have losses within known bounds,
-            so that the grids stay exact far beyond what is of use to anybody; it is certified so that it can be stated.
-    """
-
-    check_accountant: str
-    check: Callable[[Leaves, Relation, float], float]
-    family: Family = "losses"
+    check_accountant: str  # the check's name
+    check: Callable[[Leaves, Relation, float], float]  # (leaves, relation, delta) -> epsilon
+    family: Family = "losses"  # where the certified figures come from
+    # the largest epsilon that is certified. Sums of many Laplace numbers have losses within known bounds, so that the
+    # grids stay exact far beyond what is of use to anybody; it is certified so that it can be stated.
     largest: float = MAX_EPSILON
 
     @property
@@ -209,11 +195,7 @@ def kind(leaves: Leaves) -> str:
 
 
 def row(leaves: Leaves, relation: Relation) -> Row:
-    """The row of the leaves under the relation.
-
-    Raises:
-        AccountingError: there are no leaves, or no row for them.
-    """
+    """The row of the leaves under the relation."""
     pair = (kind(leaves), relation)
     if pair not in TABLE:
         raise AccountingError(

@@ -146,11 +146,7 @@ def schema() -> dict[str, Any]:
 
 
 def require_shape(value: object) -> None:
-    """Check a certificate's JSON value against the schema, one of format 1 by the names of format 2.
-
-    Raises:
-        CertificateError: a field is missing, unknown, of the wrong type or out of range; the message names it.
-    """
+    """Check a certificate's JSON value against the schema, one of format 1 by the names of format 2."""
     require_plain(value)
     if isinstance(value, Mapping) and value.get("format") == 1 and isinstance(value.get("parts"), list | tuple):
         stated = [current_part(part) if isinstance(part, Mapping) else part for part in value["parts"]]
@@ -247,11 +243,7 @@ def _object_problem(value: Mapping[str, Any], rule: Mapping[str, Any], path: str
 
 
 def require_plain(value: object) -> None:
-    """Only finite JSON values and plain texts, and no nesting bombs; a text inside a plan may have lines.
-
-    Raises:
-        CertificateError: there is anything else.
-    """
+    """Only finite JSON values and plain texts, and no nesting bombs; a text inside a plan may have lines."""
     _require_plain(value, 0, [MAX_VALUES], lines=False)
 
 

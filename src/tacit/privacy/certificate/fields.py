@@ -60,11 +60,7 @@ STANDARD_ASSUMPTIONS = (
 
 
 def figures(event: Event, relation: Relation, delta: float, *, sharp: bool = True) -> dict[str, Any]:
-    """epsilon, delta, mu, the range of mu and the profile, rounded up: what `markdown.missed` reads of a certificate.
-
-    Raises:
-        AccountingError: as for `accounting.epsilon`.
-    """
+    """epsilon, delta, mu, its range and the profile, rounded up: what `markdown.missed` reads of a certificate."""
     epsilon = accounting.epsilon(event, delta=delta, relation=relation).epsilon
     return {
         "epsilon": _up(epsilon),
@@ -76,17 +72,7 @@ def figures(event: Event, relation: Relation, delta: float, *, sharp: bool = Tru
 
 
 def numbers(unit: Unit, event: Event, delta: float, fields: Fields) -> dict[str, Any]:
-    """epsilon, mu, profile, relations, accountants and total, each rounded up to six significant digits.
-
-    Args:
-        unit: whom the promise is made to.
-        event: the mechanism as run.
-        delta: at which epsilon is stated.
-        fields: the certificate's `versions`, `releases`, `budget` and `composition`.
-
-    Raises:
-        AccountingError: as for `accounting.epsilon`.
-    """
+    """epsilon, mu, profile, relations, accountants and total, each rounded up to six significant digits."""
     assert unit.relation is not None
     bound = accounting.epsilon(event, delta=delta, relation=unit.relation)
     stated = figures(event, unit.relation, delta)
@@ -112,11 +98,7 @@ def numbers(unit: Unit, event: Event, delta: float, fields: Fields) -> dict[str,
 
 
 def require_few_kinds(leaves: Leaves) -> None:
-    """Refuse an event that whoever verifies its certificate could not price in seconds.
-
-    Raises:
-        AccountingError: it has too many different kinds of steps.
-    """
+    """Refuse an event that whoever verifies its certificate could not price in seconds."""
     dear = [leaf for leaf, _ in leaves if isinstance(leaf, _DEAR)]
     if len(leaves) > MOST_KINDS or len(dear) > MOST_DEAR:
         raise AccountingError(
@@ -128,12 +110,7 @@ def require_few_kinds(leaves: Leaves) -> None:
 
 
 def require_epsilon(unit: Unit, event: Event, fields: Fields) -> None:
-    """Price the event once, before everything else is priced: an invented epsilon costs its reader no more.
-
-    Raises:
-        CertificateError: the stated epsilon is another one.
-        AccountingError: as for `accounting.epsilon`.
-    """
+    """Price the event once, before everything else is priced: an invented epsilon costs its reader no more."""
     assert unit.relation is not None
     bound = accounting.epsilon(event, delta=fields["delta"], relation=unit.relation)
     for path in differences(fields, {"epsilon": _up(bound.epsilon)}, ""):
@@ -206,11 +183,7 @@ def as_stated(part: Fields) -> dict[str, Any]:
 
 
 def parts_of(stated: Sequence[Fields]) -> list[Part]:
-    """The parts that a certificate states, rebuilt.
-
-    Raises:
-        CertificateError: there is no such part.
-    """
+    """The parts that a certificate states, rebuilt."""
     parts = []
     for i, entry in enumerate(stated):
         try:
@@ -226,14 +199,8 @@ def parts_of(stated: Sequence[Fields]) -> list[Part]:
 
 
 def parts_event(stated: Sequence[Fields]) -> Event:
-    """The event that the parts, as the certificate states them, compose to; no noise multiplier is no noise.
-
-    Parts with a "fold" run on one of two halves that share no unit, so the dearer half is what both cost.
-
-    Raises:
-        CertificateError: there is no such part.
-        AccountingError: a part with a fold is sampled or of another kind than a Gaussian sum.
-    """
+    """The event that the parts, as the certificate states them, compose to; no noise multiplier is no noise."""
+    # Parts with a "fold" run on one of two halves that share no unit, so the dearer half is what both cost.
     return composed(parts_of(stated))
 
 

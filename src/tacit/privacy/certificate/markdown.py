@@ -245,10 +245,8 @@ def label(record: Fields) -> dict[str, Any]:
 
 
 def guarantees(record: Fields) -> dict[str, Any]:
-    """What NIST SP 800-226 (*Guidelines for Evaluating Differential Privacy Guarantees*, 2025) asks of a guarantee.
-
-    In the order of its pyramid, from the parameter at the top down to the collection of the data.
-    """
+    """What NIST SP 800-226 (*Guidelines for Evaluating Differential Privacy Guarantees*, 2025) asks of a guarantee."""
+    # In the order of its pyramid, from the parameter at the top down to the collection of the data.
     unit, sides = record["unit"], [line for line in record["assumptions"] if any(word in line for word in _ABOUT_SIDES)]
     return {
         "privacy_parameters": {"definition": variant(record), "epsilon": record["epsilon"], "delta": record["delta"]},
@@ -279,10 +277,8 @@ def guarantees(record: Fields) -> dict[str, Any]:
 
 
 def entry(record: Fields) -> dict[str, Any]:
-    """A draft for the Differential Privacy Deployments Registry, in the fields of its data.
-
-    The registry keeps YAML, of which JSON is a part.
-    """
+    """A draft for the Differential Privacy Deployments Registry, in the fields of its data."""
+    # The registry keeps YAML, of which JSON is a part.
     unit, total = record["unit"], record["total"]
     accessed = [f"{kind.replace('_', ' ')}: {access}" for kind in ("covered", "not_covered") for access in record[kind]]
     return {

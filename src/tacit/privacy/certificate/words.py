@@ -127,11 +127,7 @@ _DECLARED: Mapping[str, Sequence[str]] = {
 
 
 def meetings(name: str) -> tuple[str, str]:
-    """What is assumed of people who are met one after another, and contribute so often as a register allows.
-
-    Args:
-        name: of the unit.
-    """
+    """What is assumed of people who are met one after another, and contribute so often as a register allows."""
     return (
         f"who else comes, when and in which place, and what they do, depends on a {name} only through what was "
         "released",
@@ -140,20 +136,12 @@ def meetings(name: str) -> tuple[str, str]:
 
 
 def mixing(name: str) -> str:
-    """What is assumed of records that a query of the curator's made.
-
-    Args:
-        name: of the unit.
-    """
+    """What is assumed of records that a query of the curator's made."""
     return f"each {name} is one of a query's result: that the query mixes no two of them was not checked"
 
 
 def exact(name: str) -> str:
-    """What is assumed of ids that the user declared to be different units (`tacit.data.unit_keys`).
-
-    Args:
-        name: of the unit.
-    """
+    """What is assumed of ids that the user declared to be different units (`tacit.data.unit_keys`)."""
     return (
         "ids that differ by case, width, Unicode form, spaces or invisible characters alone are different "
         f"{name}s, as the user says"
@@ -193,14 +181,8 @@ def _plan_class(name: str) -> Any:
 
 
 def plan_of(method: str, fields: Fields) -> Labelled | None:
-    """The plan of a method of tacit's, rebuilt from its public fields.
-
-    Returns:
-        None where the method is not tacit's, or where the plan holds a piece of a user's own.
-
-    Raises:
-        PlanError: the method's plan has no such field, or not with such a value.
-    """
+    """The plan of a method of tacit's, rebuilt from its public fields."""
+    # returns: none where the method is not tacit's, or where the plan holds a piece of a user's own
     plan_class: type[Labelled] | None = _plan_class(method)
     if plan_class is None:
         return None
@@ -233,12 +215,7 @@ def own_words(method: str, plan: Labelled | None) -> tuple[str, ...]:
 
 
 def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str, str]]:
-    """(field, what is wrong) wherever parts, the promise or lines for people are not those of the plan.
-
-    Args:
-        record: the certificate's fields; its parts are parts of tacit's.
-        plan: `plan_of` the certificate.
-    """
+    """(field, what is wrong) wherever parts, the promise or lines for people are not those of the plan."""
     parts = parts_of(record["parts"])
     if plan is not None:
         yield from _against_plan(record, parts, plan)
@@ -281,12 +258,7 @@ def _against_plan(record: Fields, parts: Sequence[Part], plan: Labelled) -> Iter
 
 
 def _nested(value: Any) -> Any:
-    """A plan, or several, that another plan holds; any other value as it is.
-
-    Raises:
-        PlanError: as for `plan_of`.
-        _OnesOwn: one of them is not tacit's, or holds a piece that is not.
-    """
+    """A plan, or several, that another plan holds; any other value as it is."""
     if isinstance(value, list | tuple) and value and all(_states_plan(item) for item in value):
         return tuple(_nested(item) for item in value)
     if not _states_plan(value):

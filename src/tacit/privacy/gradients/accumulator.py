@@ -58,15 +58,8 @@ class GradientSum:
         weights: Tensor,
         keep: Tensor | None,
     ) -> None:
-        """Add units' weighted gradients to the current chunk.
-
-        Args:
-            contributions: of every parameter once; each with its own names of the parameters -> those of the model.
-            weights, keep: as for `Contribution.add`.
-
-        Raises:
-            ValueError: a parameter is missing; nothing may be released then.
-        """
+        """Add units' weighted gradients to the current chunk."""
+        # contributions: of every parameter once, each with its own names of the parameters -> those of the model
         written: set[str] = set()
         for names, contribution in contributions:
             into = {key: self._views[name] for key, name in names.items()}

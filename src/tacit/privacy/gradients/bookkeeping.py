@@ -62,13 +62,7 @@ class Closed(nn.Module):
 
 
 def contributions(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list[Layer]) -> list[Contribution]:
-    """Each layer's contribution to every unit's gradient, in the order of `layers`.
-
-    Raises:
-        MechanismError: a trainable parameter delivered none, or more than one, or was used outside its layer; an input
-        was
-            overwritten; a leading axis is not a multiple of the units.
-    """
+    """Each layer's contribution to every unit's gradient, in the order of `layers`."""
     units = len(next(iter(rows.values())))
     by_layer: dict[Layer, Contribution] = {}
 
@@ -138,11 +132,7 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
 
 
 def checked_losses(losses: Tensor, units: int) -> Tensor:
-    """`losses`, if it is one differentiable loss a unit.
-
-    Raises:
-        MechanismError: another shape, a type that has no gradient, or no path to the parameters.
-    """
+    """`losses`, if it is one differentiable loss a unit."""
     if losses.shape != (units,) or not losses.dtype.is_floating_point or not losses.requires_grad:
         kind = "that depend on the parameters" if losses.requires_grad else "cut off from the parameters"
         raise MechanismError(
@@ -177,10 +167,8 @@ def _perturbed(parameter: Tensor, seed: int) -> Tensor:
 
 @contextmanager
 def _hooks(layers: list[Layer], units: int, collect: Collect) -> Iterator[Tensor]:
-    """Hooks on `layers` for one pass, handing (layer, input, output gradient) to `collect`.
-
-    Yields the anchor: a zero that is added to outputs which nothing else would make differentiable.
-    """
+    """Hooks on `layers` for one pass, handing (layer, input, output gradient) to `collect`."""
+    # Yields the anchor: a zero that is added to outputs which nothing else would make differentiable.
     parameters = [p for layer in layers for p in layer.module.parameters(recurse=False) if p.requires_grad]
     anchor = torch.zeros((), device=parameters[0].device, requires_grad=True)
     seen: set[nn.Module] = set()
@@ -235,14 +223,8 @@ def _require(module: nn.Module, _: object = None, *, layer: Layer, value: bool) 
 
 
 def dense_contribution(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) -> Dense:
-    """Every unit's gradient: parameter name -> [U, *shape], float32.
-
-    Args:
-        loss: as for book-keeping; it is called on one unit, rows [1, ...] -> [1], inside `vmap`.
-
-    Raises:
-        MechanismError: `torch.func.vmap` cannot run the model or the loss.
-    """
+    """Every unit's gradient: parameter name -> [U, *shape], float32."""
+    # loss: as for book-keeping, it is called on one unit, rows [1, ...] -> [1], inside `vmap`
     closed = Closed(model, loss)
     parameters = {f"model.{name}": p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
@@ -266,11 +248,8 @@ def dense_contribution(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor])
 
 
 def bytes_of_one_unit(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) -> int:
-    """Memory that one unit needs: what its forward saves, and its gradient twice.
-
-    Args:
-        rows: one unit's rows, [1, ...].
-    """
+    """Memory that one unit needs: what its forward saves, and its gradient twice."""
+    # rows: one unit's rows, [1, ...]
     held: dict[int, int] = {}
     parameter_pointers = {p.untyped_storage().data_ptr() for p in model.parameters()}
 

@@ -37,11 +37,7 @@ _TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def require_unwatched(model: nn.Module) -> None:
-    """Refuse a model on which somebody else's hooks are: they would be called with private rows.
-
-    Raises:
-        MechanismError: a module, a parameter or PyTorch as a whole has hooks.
-    """
+    """Refuse a model on which somebody else's hooks are: they would be called with private rows."""
     everywhere = any(getattr(nn.modules.module, f"_global{name}", None) for name in _HOOKS)
     modules = (getattr(module, name, None) for module in model.modules() for name in _HOOKS)
     tensors = (getattr(tensor, name, None) for tensor in model.parameters() for name in _TENSOR_HOOKS)
@@ -55,11 +51,7 @@ def require_unwatched(model: nn.Module) -> None:
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that require gradients, by name.
-
-    Raises:
-        MechanismError: there is none, or one is not initialised float32.
-    """
+    """The parameters that require gradients, by name."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, parameter in parameters.items():
         if parameter.dtype != torch.float32 or isinstance(parameter, nn.UninitializedParameter):
@@ -85,11 +77,7 @@ def _full_precision() -> bool:
 
 
 def require_apart(model: nn.Module) -> None:
-    """Refuse layers that mix units or keep something of them, and arithmetic that is coarser than float32.
-
-    Raises:
-        MechanismError: there is such a layer, or float32 products are set to lower precision.
-    """
+    """Refuse layers that mix units or keep something of them, and arithmetic that is coarser than float32."""
     if not _full_precision():
         raise MechanismError(
             "float32 matrix products are set to a lower precision",
@@ -138,13 +126,10 @@ _HEADER, _WORDS = 24, 624  # bytes before the state of the Mersenne twister in t
 
 
 def secret_generator(noise: SecretNoise) -> torch.Generator:
-    """A fresh CPU generator whose whole state (19,968 bits) comes from the secret stream.
-
-    `torch.Generator.manual_seed` keeps 32 bits of its seed on the CPU, few enough to try them all. Here nothing of the
-    state can be guessed, and its outputs stay inside one step, where they are never released.
-
-    Guarantee: given the secret stream, two generators share nothing; the state is used up and never saved.
-    """
+    """A fresh CPU generator whose whole state (19,968 bits) comes from the secret stream."""
+    # `torch.Generator.manual_seed` keeps 32 bits of its seed on the CPU, few enough to try them all. Here nothing of
+    # the state can be guessed, and its outputs stay inside one step, where they are never released.
+    # Guarantee: given the secret stream, two generators share nothing; the state is used up and never saved.
     generator = torch.Generator()
     state = generator.manual_seed(0).get_state().numpy().copy()
     words = state[_HEADER : _HEADER + 8 * _WORDS].view(np.uint64)
@@ -163,10 +148,8 @@ _one_by_one: WeakSet[nn.Module] = WeakSet()
 
 
 def one_by_one(model: nn.Module, reason: MechanismError) -> None:
-    """From now on the gradients of this model go through `torch.func`, a unit at a time; a warning says so.
-
-    Guarantee: the choice depends on nothing private, as `reason` was met on invented rows; the sum is the same.
-    """
+    """From now on the gradients of this model go through `torch.func`, a unit at a time; a warning says so."""
+    # Guarantee: the choice depends on nothing private, as `reason` was met on invented rows; the sum is the same.
     _one_by_one.add(model)
     _probed.pop(model, None)
     warnings.warn(
@@ -177,11 +160,7 @@ def one_by_one(model: nn.Module, reason: MechanismError) -> None:
 
 
 class UnitGradients:
-    """Each unit's clipped loss gradient, as `add_clipped` would add it: what trials compare.
-
-    Args:
-        model, loss, rows, clip, shares: as for `add_clipped`.
-    """
+    """Each unit's clipped loss gradient, as `add_clipped` would add it: what trials compare."""
 
     def __init__(
         self, model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], clip: float, shares: Shares | None = None
@@ -457,11 +436,7 @@ def _units(rows: Mapping[str, Tensor]) -> int:
 
 
 def _layers(model: nn.Module) -> list[Layer] | None:
-    """The trainable layers, or None if one of them is not supported, or `one_by_one` was called.
-
-    Raises:
-        Unsuited: a parameter belongs to two layers.
-    """
+    """The trainable layers, or None if one of them is not supported, or `one_by_one` was called."""
     if model in _one_by_one:
         return None
     names = {id(p): name for name, p in model.named_parameters() if p.requires_grad}

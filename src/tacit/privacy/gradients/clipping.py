@@ -41,11 +41,7 @@ TINY: Final = 2.0**-126
 
 
 def checked_clip(clip: float) -> float:
-    """`clip`, if it is a finite bound.
-
-    Raises:
-        MechanismError: `clip` is negative, NaN or infinite.
-    """
+    """`clip`, if it is a finite bound."""
     if not (math.isfinite(clip) and clip >= 0):
         raise MechanismError(
             f"clip is {clip}",

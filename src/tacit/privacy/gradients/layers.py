@@ -74,11 +74,9 @@ class Contribution(Protocol):
         """Memory held for all units."""
 
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
-        """Add the units `keep` (None: all), weighted by `coefficients` [U or len(keep)] float32, to `into`.
-
-        `into` maps "weight" and "bias" to float32 tensors of the parameter's shape; a name left out is skipped. They
-        are multiplied by `beta` first, which is 1, or 0 for tensors that hold nothing yet, not even a number.
-        """
+        """Add the units `keep` (None: all), weighted by `coefficients` [U or len(keep)] float32, to `into`."""
+        # `into` maps "weight" and "bias" to float32 tensors of the parameter's shape; a name left out is skipped. They
+        # are multiplied by `beta` first, which is 1, or 0 for tensors that hold nothing yet, not even a number.
 
 
 @dataclass(frozen=True)
@@ -156,18 +154,9 @@ def supported(module: nn.Module) -> bool:
 
 
 def contribution(module: nn.Module, a: Tensor, g: Tensor, units: int, trainable: frozenset[str]) -> Contribution:
-    """One layer's contribution, from one forward and backward of `units` units.
-
-    Args:
-        module: a layer that is `supported`.
-        a: its input, leading axis `units` * anything, unit-major.
-        g: the gradient at its output, of the sum of the units' losses.
-        units: U.
-        trainable: which of "weight" and "bias" take part.
-
-    Returns:
-        Float32 factors or per-unit gradients, with their squared norms.
-    """
+    """One layer's contribution, from one forward and backward of `units` units."""
+    # a: the layer's input, leading axis `units` * anything, unit-major; g: the gradient at its output, of the sum of
+    # the units' losses; returns: float32 factors or per-unit gradients, with their squared norms
     g = g.float()
     if isinstance(module, nn.Linear):
         rows = a.float().reshape(units, -1, module.in_features)

@@ -83,11 +83,7 @@ class Balance:
         return cls(relation, (Total(composition), Total(composition)))
 
     def plus(self, charge: Charge, fold: Fold | None) -> Balance:
-        """The balance with one plan more, which one fold pays or (None) both do.
-
-        Raises:
-            PlanError: the composition is an RdpOrder, and the finite charge has no finite rdp.
-        """
+        """The balance with one plan more, which one fold pays or (None) both do."""
         first, second = self._shares(charge, fold)
         a, b = self.totals
         return replace(self, totals=(a if first is None else a.plus(first), b if second is None else b.plus(second)))
@@ -108,12 +104,10 @@ class Balance:
         return max(epsilon for epsilon, _ in each), max(delta for _, delta in each)
 
     def _shares(self, charge: Charge, fold: Fold | None) -> tuple[Charge | None, Charge | None]:
-        """What either fold is charged.
-
-        A unit that is exchanged for another may leave one fold and enter the other, and so meets the plans of both.
-        Each that lies on one fold then costs it at most half of that epsilon, and all of that delta: the other fold is
-        charged the delta too, so that these add up. Renyi bounds have no delta, and cost it a quarter.
-        """
+        """What either fold is charged."""
+        # A unit that is exchanged for another may leave one fold and enter the other, and so meets the plans of both.
+        # Each that lies on one fold then costs it at most half of that epsilon, and all of that delta: the other fold
+        # is charged the delta too, so that these add up. Renyi bounds have no delta, and cost it a quarter.
         if fold is None or not charge.finite:
             return charge, charge
         delta_adds_up = self.relation == "replace_one" and self.totals[0].composition == "sum"

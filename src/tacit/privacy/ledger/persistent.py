@@ -23,20 +23,13 @@ _DEPTH = 8  # where the 32 bits of a checksum are used up: leaves there hold any
 
 @dataclass(frozen=True, eq=False)
 class PersistentDict(Mapping[str, Value]):
-    """An immutable dict whose keys are texts, in no particular order; `PersistentDict()` is empty.
+    """An immutable dict whose keys are texts, in no particular order; `PersistentDict()` is empty."""
 
-    Looking a key up, `put` and `drop` take time logarithmic in the number of keys.
-
-    Args:
-        root: the tree.
-        size: number of keys.
-
-    Edge cases:
-        What is no text is no key. Keys with one checksum share a leaf: many of them cost time, and nothing else.
-    """
+    # Looking a key up, `put` and `drop` take time logarithmic in the number of keys. What is no text is no key. Keys
+    # with one checksum share a leaf: many of them cost time, and nothing else.
 
     root: Node[Value] = field(default_factory=dict)
-    size: int = 0
+    size: int = 0  # number of keys
 
     def __getitem__(self, key: str) -> Value:
         if not isinstance(key, str):

@@ -114,12 +114,7 @@ class PlanSummary:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a ledger is bound to at creation, for good.
-
-    Raises:
-        PlanError: epsilon is not finite and above 0, delta is not in (0, 1 / population), or no plan at all could be
-            admitted at the Rényi order.
-    """
+    """What a ledger is bound to at creation, for good."""
 
     dataset_id: str
     unit: Unit
@@ -169,31 +164,20 @@ class Terms:
 
 @dataclass(frozen=True)
 class Reserved:
-    """One plan in the ledger.
+    """One plan in the ledger."""
 
-    Args:
-        seq: the entry that reserved it, and describes it.
-        method: the description's "method".
-        parts: number of steps by part.
-        charge: what it costs.
-        claimed: how many steps were taken from each part.
-        places: the fold of each part, as its description says; empty where one is over everybody.
-        folds: those among them; None where one is over everybody.
-        evaluates: whether it may have asked how good a policy is.
-        policies: digest of each policy that it fixed or released -> the folds whose sums it had begun by then.
-        began, ended: the entries that took its first and its newest steps, 0 where none were.
-    """
-
-    seq: int
-    method: str
-    parts: Mapping[str, int]
-    charge: Charge
-    claimed: Mapping[str, int]
+    seq: int  # the entry that reserved it, and describes it
+    method: str  # the description's "method"
+    parts: Mapping[str, int]  # number of steps by part
+    charge: Charge  # what it costs
+    claimed: Mapping[str, int]  # how many steps were taken from each part
+    # the fold of each part, as its description says; empty where one is over everybody
     places: Mapping[str, Fold] = field(default_factory=dict)
-    folds: frozenset[Fold] | None = None
-    evaluates: bool = False
+    folds: frozenset[Fold] | None = None  # those among them; None where one is over everybody
+    evaluates: bool = False  # whether it may have asked how good a policy is
+    # digest of each policy that it fixed or released -> the folds whose sums it had begun by then
     policies: Mapping[str, frozenset[Fold]] = field(default_factory=dict)
-    began: int = 0
+    began: int = 0  # began, ended: the entries that took its first and its newest steps, 0 where none were
     ended: int = 0
 
 

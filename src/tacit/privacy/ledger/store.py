@@ -45,17 +45,9 @@ MUTEX = threading.RLock()  # held during every transaction and every fork: no ch
 
 
 class WriterLock:
-    """The exclusive lock of one process on `<file>.lock`, which also records the newest head.
+    """The exclusive lock of one process on `<file>.lock`, which also records the newest head."""
 
-    The recorded head tells a file that alone was put back from a backup, or removed, from the newest one.
-
-    Args:
-        file: the resolved path of the ledger or register.
-        kind: which of the two, for messages.
-
-    Raises:
-        LedgerError: the folder is missing, read-only or on a network file system, or another writer holds the lock.
-    """
+    # The recorded head tells a file that alone was put back from a backup, or removed, from the newest one.
 
     def __init__(self, file: Path, kind: str = "ledger") -> None:
         self.path = file.with_name(file.name + ".lock")
@@ -74,21 +66,15 @@ class WriterLock:
         return head if plain or line == _record(head) else None
 
     def record(self, head: str) -> None:
-        """Record the newest head, after it is durable in the file (a lost write only weakens the check).
-
-        It is flushed, so that a disk which lost the file's own flush is found out by it after a power cut.
-        """
+        """Record the newest head, after it is durable in the file (a lost write only weakens the check)."""
+        # It is flushed, so that a disk which lost the file's own flush is found out by it after a power cut.
         with contextlib.suppress(OSError):
             os.lseek(self._handle, 0, os.SEEK_SET)
             os.write(self._handle, _record(head).encode("ascii"))
             os.fsync(self._handle)
 
     def check(self) -> None:
-        """Refuse use after `release`, and in a forked child, which shares its parent's handles.
-
-        Raises:
-            LedgerError: as said.
-        """
+        """Refuse use after `release`, and in a forked child, which shares its parent's handles."""
         if os.getpid() != self._pid:
             raise LedgerError(
                 f"the {self._kind} was opened by another process",
@@ -160,13 +146,8 @@ def _record(head: str) -> str:
 
 
 def require_plain(path: Path, kind: str = "ledger") -> None:
-    """Refuse a name under which something other than a plain file with that one name is found; nothing may be there.
-
-    A link that somebody left in place of a lock, a journal or a key would lead writes to a file of their choice.
-
-    Raises:
-        LedgerError: it is a link, a folder or a device, or has several names.
-    """
+    """Refuse a name under which something other than a plain file with that one name is found; nothing may be there."""
+    # A link that somebody left in place of a lock, a journal or a key would lead writes to a file of their choice.
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -178,11 +159,7 @@ def require_plain(path: Path, kind: str = "ledger") -> None:
 
 
 def real(path: str | os.PathLike[str], kind: str = "ledger") -> Path:
-    """The file behind the links that a path may go through.
-
-    Raises:
-        LedgerError: it is no plain file with one name, or the last link leads to nothing, where a file would be made.
-    """
+    """The file behind the links that a path may go through."""
     found = Path(os.path.realpath(path))
     if os.path.islink(path) and not os.path.exists(path):
         raise _no_plain_file(Path(path), kind)
@@ -269,14 +246,7 @@ _SCHEMA = {
 
 
 class Store:
-    """The ledger file of one process, locked until `close`.
-
-    Args:
-        path: where the ledger is or shall be, on a local file system.
-
-    Raises:
-        LedgerError: the folder is missing, read-only or on a network file system, or another writer holds the lock.
-    """
+    """The ledger file of one process, locked until `close`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = real(path)
@@ -313,11 +283,7 @@ class Store:
             raise unwritable(self.path, error) from error
 
     def open(self) -> list[Entry]:
-        """Connect for writing and return the entries; the file's own integrity and triggers are checked.
-
-        Raises:
-            LedgerError: the file is damaged, not a ledger, not writable, or has a second name (hard link).
-        """
+        """Connect for writing and return the entries; the file's own integrity and triggers are checked."""
         _disconnect(self._connections, os.getpid())
         require_plain(self.path)  # the lock and the journal go by name
         _require_no_trick(self.path)
@@ -341,11 +307,7 @@ class Store:
         return entries
 
     def append(self, entry: Entry, *, after: str) -> None:
-        """Add one entry behind the entry whose hash is `after`, durably, or not at all.
-
-        Raises:
-            LedgerError: the disk is full or failing, the file was exchanged, or something else wrote to it.
-        """
+        """Add one entry behind the entry whose hash is `after`, durably, or not at all."""
         (connection,) = self._connections
         with _sqlite(self.path):
             self._check_identity()
@@ -378,10 +340,8 @@ class Store:
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """The entries of a ledger file, without the lock and without writing to it.
-
-    A transaction that a crash left half-done is undone on a private copy.
-    """
+    """The entries of a ledger file, without the lock and without writing to it."""
+    # A transaction that a crash left half-done is undone on a private copy.
     if not path.is_file():
         raise LedgerError(
             "there is no ledger",
@@ -406,14 +366,9 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def _require_no_trick(path: Path) -> None:
-    """Refuse what would make SQLite touch other files than the ledger and its journal.
-
-    A journal that ends in a super-journal record names a file that a roll-back deletes; a write-ahead log is made
-    beside the file even by a reader. tacit writes neither.
-
-    Raises:
-        LedgerError: there is such a thing, or a link where the journal should be.
-    """
+    """Refuse what would make SQLite touch other files than the ledger and its journal."""
+    # A journal that ends in a super-journal record names a file that a roll-back deletes; a write-ahead log is made
+    # beside the file even by a reader. tacit writes neither.
     journal = path.with_name(f"{path.name}-journal")
     require_plain(journal)
     logs = any(os.path.lexists(f"{path}{suffix}") for suffix in ("-wal", "-shm"))

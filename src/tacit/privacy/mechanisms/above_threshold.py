@@ -246,20 +246,13 @@ class AboveThreshold(_Prefixed):
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedPrefixes(_Prefixed):
-    """A release of prefixes as a certificate states it, whose thresholds, hold-out and overflow are those of the run.
+    """A release of prefixes as a certificate states it, with the thresholds, hold-out and overflow of the run."""
 
-    Args:
-        thresholds, held_out, overflow: as they were computed from the other fields when the release was made.
-        rows_per_unit: see `AboveThreshold`, as the other fields.
-
-    Raises:
-        PlanError: the thresholds do not keep epsilon and delta, or the hold-out does not keep the overflow.
-    """
-
+    # thresholds, held_out, overflow: as they were computed from the other fields when the release was made
     thresholds: Thresholds
     held_out: int = 0
     overflow: float
-    rows_per_unit: int
+    rows_per_unit: int  # see `AboveThreshold`, as the other fields
 
     def __post_init__(self) -> None:
         test, public = self.thresholds, {"actions": self.actions, "experts": self.experts}

@@ -151,11 +151,7 @@ class Usual:
 
     @classmethod
     def from_certified(cls, stated: Mapping[str, Any]) -> Self:
-        """The part that a certificate states; a field with a default may be left out.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range, or what follows from the fields is stated otherwise.
-        """
+        """The part that a certificate states; a field with a default may be left out."""
         part, fields = read(cls, stated), {field.name for field in dataclasses.fields(cast(Any, cls))}
         for name in stated.keys() - fields:
             if not hasattr(part, name):

@@ -192,14 +192,10 @@ Query: TypeAlias = Marginal | Dependence | Choice
 
 
 class Cells:
-    """The records as cells of public bins, and the exact marginals made so far; it never leaves the vault.
-
-    Args:
-        part: whose axes.
-        rows: at most L rows of all units, each column [U, L, ...] with `mask` [U, L].
-    """
+    """The records as cells of public bins, and the exact marginals made so far; it never leaves the vault."""
 
     def __init__(self, part: Marginals, rows: Mapping[str, np.ndarray]) -> None:
+        # rows: at most L rows of all units, each column [U, L, ...] with `mask` [U, L]
         mask = rows["mask"]
         self._bins = tuple(len(axis.edges) - 1 for axis in part.axes)
         self._codes = [_codes(axis, rows)[mask] for axis in part.axes]
@@ -247,11 +243,7 @@ class Cells:
 
 
 def require(part: Marginals, query: Query) -> None:
-    """Check a query by public facts alone, before it is paid for.
-
-    Raises:
-        MechanismError: the axes are not the part's, a shape or number is wrong, or the part allows no choices.
-    """
+    """Check a query by public facts alone, before it is paid for."""
     groups: Sequence[Axes] = (query.axes,) if isinstance(query, Marginal) else ()
     if isinstance(query, Dependence):
         groups = query.pairs

@@ -57,11 +57,7 @@ def stated_axes(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:
 
 
 def axes_of(stated: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Axes that a certificate states; it names no edges, which the guarantee does not depend on: one bin each.
-
-    Raises:
-        PlanError: an axis has a field that none has.
-    """
+    """Axes that a certificate states; it names no edges, which the guarantee does not depend on: one bin each."""
     stated = list(stated)
     for axis in stated:
         check("axes", sorted(axis), axis.keys() <= {"column", "index", "bins"}, "column, index and bins")

@@ -181,11 +181,9 @@ class _SmoothLeastSquares(Proved):
         return self.visits(rows)
 
     def _noisy(self, theta: Float64, scale: float, least: float, noise: NoiseSource) -> Float64:
-        """theta + N(0, scale^2) on a grid that the public `least` scale fixes: one that `scale` fixed would tell it.
-
-        The scale may be 2^20 times the least and more, so float32 noise alone would leave digits of theta bare on that
-        grid: a second, 2^20 times smaller Gaussian fills in its lattice.
-        """
+        """theta + N(0, scale^2) on a grid that the public `least` scale fixes: one that `scale` fixed would tell it."""
+        # The scale may be 2^20 times the least and more, so float32 noise alone would leave digits of theta bare on
+        # that grid: a second, 2^20 times smaller Gaussian fills in its lattice.
         grid = 2.0 ** (math.frexp(least)[1] - 11)
         coarse, fine = (noise.gaussian(theta.size).astype(np.float64) for _ in range(2))
         noisy = theta + scale * (1 + SLACK) * (coarse + 2.0**-20 * fine)

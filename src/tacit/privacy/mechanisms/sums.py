@@ -373,29 +373,18 @@ class Proved:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnProof(Proved):
-    """A mechanism that is (epsilon, delta)-differentially private by its own proof page, as a certificate states it.
+    """A mechanism that is (epsilon, delta)-differentially private by its own proof page, as a certificate states it."""
 
-    Args:
-        kind: of which mechanism.
-        name: the part's name inside its plan.
-        epsilon, delta: of the release.
-        rows_per_unit, rows: what one contribution is made from.
-    """
-
-    kind: str
-    name: str
-    epsilon: float
+    kind: str  # of which mechanism
+    name: str  # the part's name inside its plan
+    epsilon: float  # epsilon, delta: of the release
     delta: float
-    rows_per_unit: int
+    rows_per_unit: int  # rows_per_unit, rows: what one contribution is made from
     rows: RowsOf = "drawn"
 
     @classmethod
     def from_certified(cls, stated: Mapping[str, Any]) -> OwnProof:
-        """The mechanism that a certificate states; what it says beyond these fields is the mechanism's own.
-
-        Raises:
-            PlanError: a field is missing or of another type, or more than one release is stated.
-        """
+        """The mechanism that a certificate states; what it says beyond these fields is the mechanism's own."""
         for name, only in (("steps", 1), ("fold", None)):
             if stated.get(name) != only:
                 raise refused(f"the field {name!r} is not {only}", "one release of all units")

@@ -21,15 +21,10 @@ from tacit.privacy.noise.secret import SecretNoise
 
 
 class Teachers:
-    """k discriminators D -> width -> width -> 1, stacked, and the units' rows they learn from; never leaves the vault.
-
-    Args:
-        part: their sizes.
-        vectors: [U, D], one row a unit.
-        noise: deals the units out, and draws first weights and batches.
-    """
+    """k discriminators D -> width -> width -> 1, stacked, and the units' rows they learn from; stays in the vault."""
 
     def __init__(self, part: TeacherVotes, vectors: NDArray[np.float32], noise: SecretNoise) -> None:
+        # vectors: [U, D], one row a unit; noise: deals the units out, and draws first weights and batches
         teacher = noise.integers(np.full(len(vectors), part.teachers))
         counts = np.bincount(teacher, minlength=part.teachers)
         self._part, self._counts = part, counts
@@ -80,11 +75,7 @@ class Teachers:
 
 
 def require(part: TeacherVotes, generated: Tensor, against: Tensor, width: int) -> None:
-    """Check the public rows before their votes are paid for.
-
-    Raises:
-        MechanismError: they are not finite [b, D] and [M, D].
-    """
+    """Check the public rows before their votes are paid for."""
     shapes = tuple(generated.shape), tuple(against.shape)
     single = generated.dtype == against.dtype == torch.float32
     fit = (

@@ -61,30 +61,17 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What one trajectory's tests use; all of it public and on the grid.
+    """What one trajectory's tests use; all of it public and on the grid."""
 
-    Args:
-        safe: theta; prefixes with a smaller count are unsafe, and their release is paid for by delta.
-        threshold: theta_hat, what a count is compared with.
-        threshold_scale: b1, scale of the discrete Laplace noise on the threshold, drawn once a trajectory.
-        step_scale: b2, scale of the noise on each count, drawn at every step.
-    """
-
-    safe: float
-    threshold: float
-    threshold_scale: float
-    step_scale: float
+    safe: float  # theta; prefixes with a smaller count are unsafe, and their release is paid for by delta
+    threshold: float  # theta_hat, what a count is compared with
+    threshold_scale: float  # b1, scale of the discrete Laplace noise on the threshold, drawn once a trajectory
+    step_scale: float  # b2, scale of the noise on each count, drawn at every step
 
 
 def epsilon_of(thresholds: Thresholds, floor: Floor, *, actions: int, experts: int) -> float:
-    """Epsilon of one trajectory: the larger of the two directions' (`proofs/above_threshold.md`, theorem).
-
-    Args:
-        thresholds: with scales and `safe` above 0.
-        floor: what keeps the unreleased next action from mattering too much.
-        actions: how many there are.
-        experts: M, a public lower bound.
-    """
+    """Epsilon of one trajectory: the larger of the two directions' (`proofs/above_threshold.md`, theorem)."""
+    # experts: M, a public lower bound
     x, y = 1 / thresholds.threshold_scale, 1 / thresholds.step_scale
     if isinstance(floor, PMin):
         removed = x + y + math.log1p(_odds(floor, actions) / thresholds.safe)
@@ -94,13 +81,8 @@ def epsilon_of(thresholds: Thresholds, floor: Floor, *, actions: int, experts: i
 
 
 def tail(threshold_scale: float, step_scale: float, t: float) -> float:
-    """P[nu - rho >= t], nu and rho discrete Laplace on the grid with the two scales; at most 2^-40 of it too large.
-
-    Args:
-        threshold_scale: b1 of rho.
-        step_scale: b2 of nu.
-        t: at least 0.
-    """
+    """P[nu - rho >= t], nu and rho discrete Laplace on the grid with the two scales; at most 2^-40 of it too large."""
+    # threshold_scale: b1 of rho; step_scale: b2 of nu; t: at least 0
     steps = math.ceil(t * GRID)
     s, r = threshold_scale * GRID, step_scale * GRID
     p = math.exp(-1 / s)
@@ -121,20 +103,8 @@ def tail(threshold_scale: float, step_scale: float, t: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def optimise(floor: Floor, *, actions: int, experts: int, epsilon: float, delta: float) -> Thresholds:
-    """The thresholds with the smallest `threshold` for which one trajectory is (epsilon, delta)-private.
-
-    Args:
-        floor: see `PMin` and `KappaStop`.
-        actions: how many there are.
-        experts: M, a public lower bound.
-        epsilon, delta: of one trajectory.
-
-    Returns:
-        The same thresholds for the same arguments, always.
-
-    Raises:
-        PlanError: a parameter is outside its range, or no prefix could ever pass ("an unreachable threshold").
-    """
+    """The thresholds with the smallest `threshold` for which one trajectory is (epsilon, delta)-private."""
+    # experts: M, a public lower bound; returns: the same thresholds for the same arguments, always
     check("floor", floor, type(floor) in (PMin, KappaStop), "PMin(...) or KappaStop(...)")
     check("experts", experts, type(experts) is int and experts >= 2, "a whole number >= 2")
     check("actions", actions, type(actions) is int and actions >= 2, "a whole number >= 2")
@@ -155,11 +125,9 @@ def optimise(floor: Floor, *, actions: int, experts: int, epsilon: float, delta:
 
 
 def longest(thresholds: Thresholds, floor: Floor, *, actions: int, experts: int, horizon: int) -> int:
-    """Steps of the longest prefix whose count reaches the threshold if all experts agree on every step.
-
-    With `PMin` even agreement lets the count fall by the floor's factor a step; with `KappaStop` it does not, and the
-    horizon is the answer (how often chance stops a prefix earlier: see `expected_length`).
-    """
+    """Steps of the longest prefix whose count reaches the threshold if all experts agree on every step."""
+    # With `PMin` even agreement lets the count fall by the floor's factor a step; with `KappaStop` it does not, and the
+    # horizon is the answer (how often chance stops a prefix earlier: see `expected_length`).
     if thresholds.threshold > experts:
         return 0
     if isinstance(floor, KappaStop):
@@ -171,16 +139,10 @@ def longest(thresholds: Thresholds, floor: Floor, *, actions: int, experts: int,
 def expected_length(
     thresholds: Thresholds, floor: Floor, *, actions: int, experts: int, horizon: int, agreement: float = 1.0
 ) -> float:
-    """Steps of a prefix on average, if at every step this share of the experts still in agreement prefers one action.
-
-    A statement about imagined experts, for planning: no record is read. A trajectory that leaves the preferred
-    actions counts as stopped there, episodes as ending at the horizon only.
-
-    Args:
-        thresholds, floor, actions, experts: as for `optimise`.
-        horizon: T, the most steps of an episode.
-        agreement: in [0, 1]; 1 is all experts on every step.
-    """
+    """Steps of a prefix on average, if at every step this share of the experts still agreeing prefers one action."""
+    # A statement about imagined experts, for planning: no record is read. A trajectory that leaves the preferred
+    # actions counts as stopped there, episodes as ending at the horizon only.
+    # horizon: T, the most steps of an episode; agreement: in [0, 1], 1 is all experts on every step
     check("agreement", agreement, 0 <= agreement <= 1, "a share in [0, 1]")
     often, rare = _chances(floor, actions)
     step = agreement * often + (1 - agreement) * rare  # both the chance of the step and what it leaves of the count
@@ -196,37 +158,23 @@ def expected_length(
 
 
 def overflow(trajectories: int, held_out: int, experts: int) -> float:
-    """At least P[some expert is drawn more than `held_out` times], a union over the experts and the draws they get.
-
-    Args:
-        trajectories: n, independent draws.
-        held_out: r, fresh episodes set aside of each expert.
-        experts: M, a public lower bound.
-    """
+    """At least P[some expert is drawn more than `held_out` times], a union over the experts and the draws they get."""
+    # trajectories: n, independent draws; held_out: r, fresh episodes set aside of each expert; experts: M, a public
+    # lower bound
     drawn = math.comb(trajectories, held_out + 1) * float(experts - 1) ** -held_out
     return min(1.0, drawn * (1 + _ROUNDING))
 
 
 def overflow_delta(trajectories: int, held_out: int, experts: int, epsilon: float) -> float:
-    """The delta of a leaf (0, delta) beside n leaves (epsilon / n, ...) that pays for `overflow`.
-
-    Independent fresh trajectories are the model, and what happens differs from it on overflow only: delta grows by
-    (1 + e^epsilon) times its probability. Twice that holds beside leaves whose deltas add up to 1/2 at most, whatever
-    else the plan composes with and whatever epsilon it is evaluated at (`proofs/experts.md`).
-
-    Args:
-        trajectories, held_out, experts: as for `overflow`.
-        epsilon: of all n trajectories together, by plain addition.
-    """
+    """The delta of a leaf (0, delta) beside n leaves (epsilon / n, ...) that pays for `overflow`."""
+    # Independent fresh trajectories are the model, and what happens differs from it on overflow only: delta grows by (1
+    # + e^epsilon) times its probability. Twice that holds beside leaves whose deltas add up to 1/2 at most, whatever
+    # else the plan composes with and whatever epsilon it is evaluated at (`proofs/experts.md`).
     return min(1.0, 2 * (1 + math.exp(epsilon)) * overflow(trajectories, held_out, experts))
 
 
 def least_held_out(trajectories: int, experts: int, epsilon_total: float, delta: float) -> int:
-    """The smallest r for which `overflow_delta` is at most `delta`.
-
-    Raises:
-        PlanError: there is none.
-    """
+    """The smallest r for which `overflow_delta` is at most `delta`."""
     for fresh in range(1, trajectories + 1):
         if overflow_delta(trajectories, fresh, experts, epsilon_total) <= delta:
             return fresh

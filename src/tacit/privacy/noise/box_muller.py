@@ -49,17 +49,10 @@ def rare_pairs(words: Words) -> int:
 
 
 def box_muller_numpy(words: Words, extra: Words64, out: Float32, scale: float) -> None:
-    """Box-Muller in float32 numpy; the reference of the compiled kernel and its stand-in.
-
-    Args:
-        words: [2n] keystream words, n radii then n angles; unchanged.
-        extra: [k] further words, one for each of the k `rare_pairs`.
-        out: [2n] contiguous; receives n cosine coordinates, then n sine coordinates.
-        scale: standard deviation, from 2^-40 to 2^40.
-
-    Raises:
-        ValueError: `extra` has another size.
-    """
+    """Box-Muller in float32 numpy; the reference of the compiled kernel and its stand-in."""
+    # words: [2n] keystream words, n radii then n angles, unchanged; extra: [k] further words, one for each of the k
+    # `rare_pairs`; out: [2n] contiguous, receives n cosine coordinates, then n sine coordinates; scale: standard
+    # deviation, from 2^-40 to 2^40
     if extra.size != rare_pairs(words):
         raise ValueError("extra must hold one word for each rare pair")
     n = words.size // 2

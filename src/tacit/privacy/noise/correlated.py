@@ -156,16 +156,8 @@ class CorrelatedNoise:
         return self._steps - self._step
 
     def next(self, size: int, scale: float) -> Float64:
-        """The noise of the next step: [size] float64, its coordinates independent of each other.
-
-        Args:
-            size: how many coordinates; the same in every step.
-            scale: standard deviation of the noise that one contribution of a person alone would need (sigma * clip).
-
-        Raises:
-            MechanismError: the steps are used up, the size changed, or this is a forked child.
-            PlanError: the scale is negative, not finite or out of range.
-        """
+        """The noise of the next step: [size] float64, its coordinates independent of each other."""
+        # scale: standard deviation of the noise that one contribution of a person alone would need (sigma * clip)
         with self._lock:
             if os.getpid() != self._pid or self.left == 0 or self._size(size) != size:
                 raise MechanismError(
@@ -217,11 +209,9 @@ def _first_columns(sums: Float64, count: int) -> float:
 
 
 def _worst_leaves(steps: int, most: int) -> Float64:
-    """[most + 1]: for each number of leaves the largest sum, over the nodes that hold them, of squared counts.
-
-    Row t of a tree's C sums the 2^l steps that end with t (counted from 1), 2^l the largest power of two that divides
-    t. So of the intervals [i 2^l, (i + 1) 2^l) inside the n steps those with even i are rows.
-    """
+    """[most + 1]: for each number of leaves the largest sum, over the nodes that hold them, of squared counts."""
+    # Row t of a tree's C sums the 2^l steps that end with t (counted from 1), 2^l the largest power of two that divides
+    # t. So of the intervals [i 2^l, (i + 1) 2^l) inside the n steps those with even i are rows.
     squares = np.arange(most + 1) ** 2.0
     whole = np.array([0.0, 0.0])  # by number of leaves: the interval of this level that is no row, when it is complete
     rest = np.array([0.0])  # the incomplete interval at the right end

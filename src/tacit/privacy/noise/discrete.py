@@ -25,16 +25,7 @@ LARGEST = 2**40
 
 
 def discrete_laplace(draw: Draw, size: int, scale: int) -> Integers:
-    """[size] independent integers with P(j) = (1 - a) / (1 + a) * a^|j|, a = exp(-1 / scale); exact.
-
-    Args:
-        draw: where the uniform integers come from.
-        size: how many.
-        scale: a whole number from 1 to 2^40.
-
-    Raises:
-        PlanError: the scale is not such a number.
-    """
+    """[size] independent integers with P(j) = (1 - a) / (1 + a) * a^|j|, a = exp(-1 / scale); exact."""
     if scale != int(scale) or not 1 <= scale <= LARGEST:
         raise PlanError(
             "the scale of the noise is out of range",
@@ -57,11 +48,9 @@ def discrete_laplace(draw: Draw, size: int, scale: int) -> Integers:
 
 
 def _one_in_exp(draw: Draw, numerator: Integers, denominator: int) -> npt.NDArray[np.bool_]:
-    """True with probability exp(-numerator / denominator), exactly; numerators from 0 to the denominator.
-
-    With x = numerator / denominator, coins of probability x / 1, x / 2, ... are thrown until one fails; the k-th is the
-    first to fail with probability x^(k-1) / (k-1)! - x^k / k!, and over odd k these sum to exp(-x).
-    """
+    """True with probability exp(-numerator / denominator), exactly; numerators from 0 to the denominator."""
+    # With x = numerator / denominator, coins of probability x / 1, x / 2, ... are thrown until one fails; the k-th is
+    # the first to fail with probability x^(k-1) / (k-1)! - x^k / k!, and over odd k these sum to exp(-x).
     odd = np.empty(numerator.size, np.bool_)
     todo, k = np.arange(numerator.size), 1
     while todo.size:
@@ -88,17 +77,9 @@ _FAR = 64
 
 
 def discrete_gaussian(draw: Draw, size: int, variance: int | Fraction) -> Integers:
-    """[size] independent integers with P(j) ~ exp(-j^2 / (2 V)); exact but for 64 scales and more, as `_FAR` says.
-
-    Args:
-        draw: where the uniform integers come from.
-        size: how many.
-        variance: V, a fraction with a numerator of at most 2^50 and a denominator of at most 2^10. The variance itself
-            is never above it, and V to a relative 1e-15 for V >= 1.
-
-    Raises:
-        PlanError: the variance is not such a number.
-    """
+    """[size] independent integers with P(j) ~ exp(-j^2 / (2 V)); exact but for 64 scales and more, as `_FAR` says."""
+    # variance: V, a fraction with a numerator of at most 2^50 and a denominator of at most 2^10. The variance itself is
+    # never above it, and V to a relative 1e-15 for V >= 1
     p, q = _parts(variance)
     scale = max(1, math.isqrt(p // q))
     result = np.empty(size, np.int64)
@@ -126,11 +107,10 @@ def _parts(variance: int | Fraction) -> tuple[int, int]:
 
 
 def _keep(draw: Draw, y: Integers, p: int, q: int, t: int) -> npt.NDArray[np.bool_]:
-    """True with probability exp(-(y - V/t)^2 / (2 V)) for V = p / q; y from 0 to 64 t.
-
-    With z = |y t q - p| = u t q + v the exponent z^2 / (2 p q t^2) is
-    u^2 q / (2 p) + (u q / p) (v / (t q)) + (v / (t q))^2 q / (2 p), each a whole part and a product of fractions <= 1.
-    """
+    """True with probability exp(-(y - V/t)^2 / (2 V)) for V = p / q; y from 0 to 64 t."""
+    # With z = |y t q - p| = u t q + v the exponent z^2 / (2 p q t^2) is
+    # u^2 q / (2 p) + (u q / p) (v / (t q)) + (v / (t q))^2 q / (2 p),
+    # each a whole part and a product of fractions <= 1.
     u, v = np.divmod(np.abs(y * (t * q) - p), t * q)
     within = (v, np.full_like(v, t * q))
     alive = np.ones(y.size, np.bool_)
@@ -162,10 +142,8 @@ def _throw(
 def _one_in_exp_of_product(
     draw: Draw, factors: tuple[tuple[Integers, Integers], ...], size: int
 ) -> npt.NDArray[np.bool_]:
-    """[size] true with probability exp(-x), x the product of fractions in [0, 1]; as in `discrete_laplace`.
-
-    The k-th coin, of probability x / k, is the conjunction of one for each fraction and one of probability 1 / k.
-    """
+    """[size] true with probability exp(-x), x the product of fractions in [0, 1]; as in `discrete_laplace`."""
+    # The k-th coin, of probability x / k, is the conjunction of one for each fraction and one of probability 1 / k.
     odd = np.empty(size, np.bool_)
     todo, k = np.arange(size), 1
     while todo.size:

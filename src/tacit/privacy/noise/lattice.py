@@ -68,25 +68,15 @@ def finest(scale: float, clip: float) -> float:
 
 
 def counted(total: Float64, unit: float, out: npt.NDArray[np.int64]) -> None:
-    """The multiple of `unit`, a power of two, that is nearest to each number; they must lie within 2^62 units.
-
-    Args:
-        total: [n]; overwritten.
-        unit: of `finest`.
-        out: [n], for the multiples.
-    """
+    """The multiple of `unit`, a power of two, that is nearest to each number; they must lie within 2^62 units."""
+    # total: [n], overwritten; out: [n], for the multiples
     np.multiply(total, 1 / unit, out=total)
     out[:] = np.rint(total, out=total)
 
 
 def on_lattice(numbers: npt.NDArray[np.int64], scale: float, clip: float) -> Float64:
-    """The sum of everybody's `counted` shares, on the lattice of noise of this standard deviation; without noise as
-    it is.
-
-    Args:
-        numbers: [n], a multiple of `finest` each; overwritten.
-        scale, clip: as for `finest`.
-    """
+    """The sum of everybody's `counted` shares, on the lattice of noise of this scale; without noise as it is."""
+    # numbers: [n], a multiple of `finest` each, overwritten
     if scale:
         numbers += 2 ** (FINER - 1)
         numbers >>= FINER

@@ -60,11 +60,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Keystream(threading.local):
-    """The calling thread's AES-256-CTR keystream: every thread has its own key, so none can meet another's words.
+    """The calling thread's AES-256-CTR keystream: every thread has its own key, so none can meet another's words."""
 
-    A fresh key is taken in a forked child and after `BYTES_PER_KEY`; the counter starts at 0 because no key is used
-    twice.
-    """
+    # A fresh key is taken in a forked child and after `BYTES_PER_KEY`; the counter starts at 0 because no key is used
+    # twice.
 
     def __init__(self, new_key: Callable[[], bytes]) -> None:
         self._new_key = new_key
@@ -406,10 +405,9 @@ def rows_within_units(
 
 
 def padded(positions: Int64, kept: Int64, rows_per_unit: int) -> tuple[Int64, npt.NDArray[np.bool_]]:
-    """What `rows_within_units` gave as [U, L], and the mask [U, L], True where a row counts.
-
-    Guarantee: a row of one unit never stands in another's place: padding repeats the unit's own first row, masked out.
-    """
+    """What `rows_within_units` gave as [U, L], and the mask [U, L], True where a row counts."""
+    # Guarantee: a row of one unit never stands in another's place: padding repeats the unit's own first row, masked
+    # out.
     mask = np.arange(rows_per_unit) < kept[:, None]
     if len(positions) == mask.size:
         return positions.reshape(mask.shape), mask

@@ -37,11 +37,7 @@ def note_law(ledgers: Iterable[Ledger], *, exact: bool) -> None:
 
 
 def require_law(ledger: Ledger, *, exact: bool) -> None:
-    """Refuse to meet people of a ledger under another law than before: who contributed would be let in again.
-
-    Raises:
-        LedgerError: twins were one person before and are different ones now, or the other way round.
-    """
+    """Refuse to meet people of a ledger under another law than before: who contributed would be let in again."""
     if bool(noted(ledger, LAW)) != exact:
         raise LedgerError(
             "people were met before under another law of who is one person",

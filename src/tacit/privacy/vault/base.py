@@ -297,12 +297,9 @@ def refused(what: str, expected: str) -> LedgerError:
 
 
 def figures(name: str, value: Any) -> dict[str, float]:
-    """What a tracker is shown of a released value.
-
-    Returns:
-        Of an array or tensor NAME/length (Euclidean, over all replicates) and NAME/largest (absolute); of prefixes
-        NAME/count (those that are not empty) and NAME/steps; of a selection NAME/candidate and NAME/score.
-    """
+    """What a tracker is shown of a released value."""
+    # returns: of an array or tensor NAME/length (Euclidean, over all replicates) and NAME/largest (absolute); of
+    # prefixes NAME/count (those that are not empty) and NAME/steps; of a selection NAME/candidate and NAME/score
     if isinstance(value, Selected):
         return {f"{name}/candidate": float(value.candidate), f"{name}/score": value.score}
     if isinstance(value, list):
@@ -326,16 +323,7 @@ def certify(
     callbacks: Sequence[str],
     assumptions: Sequence[str] = (),
 ) -> Certificate:
-    """The certificate of a run: what was promised, computed from the plan's own event.
-
-    Args:
-        simulated: whether the records are declared simulated.
-        callbacks: names of callbacks that are the user's own.
-        assumptions: those of the vault, beyond the method's.
-
-    Raises:
-        LedgerError: the ledger has not admitted this plan, or the plan is not the one that it admitted.
-    """
+    """The certificate of a run: what was promised, computed from the plan's own event."""
     if plan_id != plans.plan_id(plan) or all(summary.id != plan_id for summary in ledger.plans()):
         raise LedgerError(
             "the plan is not one that the ledger admitted",

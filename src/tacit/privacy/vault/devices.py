@@ -58,25 +58,15 @@ def as_work(work: Work | Contribution | Tally) -> Work:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """One question to all devices; everything in it is public.
+    """One question to all devices; everything in it is public."""
 
-    Args:
-        plan_id: of the plan that both sides hold.
-        part: the plan's part.
-        step: which of its steps, from 0.
-        work: what is computed.
-        public: its arrays.
-        size: d, how many numbers an answer has.
-        key: what `Devices.enter` gave to the vault that asks.
-    """
-
-    plan_id: str
-    part: FederatedSum
-    step: int
-    work: Work
-    public: Public
-    size: int
-    key: object = None
+    plan_id: str  # of the plan that both sides hold
+    part: FederatedSum  # the plan's part
+    step: int  # which of its steps, from 0
+    work: Work  # what is computed
+    public: Public  # its arrays
+    size: int  # d, how many numbers an answer has
+    key: object = None  # what `Devices.enter` gave to the vault that asks
 
     def __post_init__(self) -> None:
         require_public(self.public, where=self.part.name)
@@ -106,22 +96,14 @@ class Devices(Protocol):
         """What the certificate has to say about who sees what."""
 
     def enter(self, population: int) -> object:
-        """Enter a vault over a public population; what that vault's queries carry as their key.
-
-        Raises:
-            DataError: there are more people than the population, or the records are in a vault already.
-        """
+        """Enter a vault over a public population; what that vault's queries carry as their key."""
 
     def sums(self, query: Query) -> Answer:
         """Asks every device once; a device that fails, is late or answers wrongly counts as not having answered."""
 
 
 def require_public(public: Public, where: str) -> None:
-    """Refuse a query of a shape or size that no plan needs.
-
-    Raises:
-        MechanismError: something is no array of finite numbers, or all together is too large.
-    """
+    """Refuse a query of a shape or size that no plan needs."""
     arrays = list(public.values())
     plain = all(isinstance(array, np.ndarray) and array.dtype.kind in "biuf" for array in arrays)
     if not plain or sum(array.nbytes for array in arrays) > MOST_PUBLIC:

@@ -380,13 +380,8 @@ def _changed(name: str, where: str) -> MechanismError:
 
 
 def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], MechanismError] | None = None) -> Value:
-    """Run a step; nothing record-dependent is raised or warned of, not even in an error's context or traceback.
-
-    Args:
-        part: what is named in an error.
-        step: what is run.
-        failed: the error for a part and the name of what was raised; None is that of a callback.
-    """
+    """Run a step; nothing record-dependent is raised or warned of, not even in an error's context or traceback."""
+    # failed: the error for a part and the name of what was raised, None is that of a callback
     try:
         with quiet():
             return step()
@@ -408,11 +403,9 @@ def _kind(error: BaseException) -> str:
 def draws_in_blocks(
     objective: Objective, generator: torch.Generator, units: int, rows_per_unit: int, block: int
 ) -> dict[str, Tensor]:
-    """An objective's random draws for the units of a sample, whose number is private.
-
-    Guarantee: `draw` is asked for blocks of a public size, of which the last is cut; what it draws for a unit cannot
-    depend on how many there are.
-    """
+    """An objective's random draws for the units of a sample, whose number is private."""
+    # Guarantee: `draw` is asked for blocks of a public size, of which the last is cut; what it draws for a unit cannot
+    # depend on how many there are.
     import torch
 
     blocks = [objective.draw(generator, block, rows_per_unit) for _ in range(-(-units // block))]
@@ -444,14 +437,8 @@ def _public(error: BaseException) -> bool:
 
 
 def require_pure_form(callback: object, where: str) -> None:
-    """Refuse callbacks that can carry hidden state.
-
-    Accepted: an instance of a frozen dataclass that is defined at module level; its fields are public configuration.
-
-    Raises:
-        MechanismError: the callback is a closure, a lambda, a bound method or a mutable object, or holds a list, a
-            dict or a set, into which rows could be put.
-    """
+    """Refuse callbacks that can carry hidden state."""
+    # Accepted: an instance of a frozen dataclass that is defined at module level; its fields are public configuration.
     kind = type(callback)
     frozen = dataclasses.is_dataclass(callback) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     growing = any(isinstance(value, list | dict | set | bytearray) for value in inside(callback))
@@ -465,10 +452,8 @@ def require_pure_form(callback: object, where: str) -> None:
 
 
 def inside(value: object) -> Iterator[object]:
-    """The value itself, and all that the fields of dataclasses and the entries of tuples in it hold.
-
-    Tuples of numbers and texts alone, such as edges of bins, are not gone through.
-    """
+    """The value itself, and all that the fields of dataclasses and the entries of tuples in it hold."""
+    # Tuples of numbers and texts alone, such as edges of bins, are not gone through.
     yield value
     if isinstance(value, tuple):
         for entry in () if PLAIN.issuperset(map(type, value)) else value:

@@ -52,12 +52,8 @@ _PYTHON = Path(functools.__file__).resolve().parent
 
 
 def fingerprint(callback: Any, *, still: bool = False) -> bytes:
-    """A digest of the callback, or of the model, and of all that its code names and could change, 32 bytes.
-
-    Args:
-        still: whether a model's parameters and their gradients count too, which may change from step to step and not
-            within one.
-    """
+    """A digest of the callback, or of the model, and of all that its code names and could change, 32 bytes."""
+    # still: a model's parameters and gradients count too, which may change from step to step and not within one
     trained = hasattr(callback, "named_modules")
     own = list(callback.modules()) if trained else [callback]
     reader = _Reader({_root(type(entry).__module__) for entry in own} - _LIBRARIES, weights=still or not trained)
@@ -104,14 +100,9 @@ def outline(value: Any) -> object:
 
 
 def plain(state: Any, where: str) -> Any:
-    """A copy of a callback's public state, which must be plain data: what is written into it leads nowhere.
-
-    Plain data are None, flags, numbers, texts, members of enumerations, NumPy arrays (not of objects), and tuples,
-    mappings with texts as names, and frozen dataclasses of such. Arrays are read-only.
-
-    Raises:
-        MechanismError: something else is in it, such as a list, a tensor, a model or an object of the user's.
-    """
+    """A copy of a callback's public state, which must be plain data: what is written into it leads nowhere."""
+    # Plain data are None, flags, numbers, texts, members of enumerations, NumPy arrays (not of objects), and tuples,
+    # mappings with texts as names, and frozen dataclasses of such. Arrays are read-only.
     kind = type(state)
     if kind in PLAIN or (isinstance(state, np.generic) and not isinstance(state, np.void)) or isinstance(state, Enum):
         return state
@@ -137,12 +128,10 @@ def plain(state: Any, where: str) -> Any:
 
 
 def strangers(*values: object) -> list[Any]:
-    """Classes, functions and networks in these objects that are not tacit's own.
-
-    Tacit's own are plain data, arrays and tensors, instances of its classes, its functions, and networks that its own
-    layers are made of. Functions and classes of Python, NumPy, PyTorch and tokenizers are nobody's, but not a network
-    of PyTorch's layers that no layer of tacit's holds.
-    """
+    """Classes, functions and networks in these objects that are not tacit's own."""
+    # Tacit's own are plain data, arrays and tensors, instances of its classes, its functions, and networks that its own
+    # layers are made of. Functions and classes of Python, NumPy, PyTorch and tokenizers are nobody's, but not a network
+    # of PyTorch's layers that no layer of tacit's holds.
     found: list[Any] = []
     met: dict[int, object] = {}
     waiting: list[tuple[object, bool]] = [(value, False) for value in values]

@@ -65,19 +65,12 @@ class Origin:
 
 @dataclass(frozen=True)
 class Standing:
-    """What may be said of a policy from the records of a ledger.
+    """What may be said of a policy from the records of a ledger."""
 
-    Args:
-        free: the folds that taught nothing of it.
-        level: at which level an interval is given, or None where there is none.
-        words: why there is none, or why it is at another level than was asked for; empty otherwise.
-        declared: whether it is known, or need not be, where the policy comes from.
-    """
-
-    free: frozenset[Fold]
-    level: float | None
-    words: str = ""
-    declared: bool = True
+    free: frozenset[Fold]  # the folds that taught nothing of it
+    level: float | None  # at which level an interval is given, or None where there is none
+    words: str = ""  # why there is none, or why it is at another level than was asked for; empty otherwise
+    declared: bool = True  # whether it is known, or need not be, where the policy comes from
 
 
 def standing(

@@ -279,11 +279,9 @@ def _check_profile(event: Event, unit: Unit) -> None:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """What the ledger records about a plan: its method, every public field, its parts, and whether it may `evaluate`.
-
-    The parts follow from the fields, but for a plan of a caller's own or another version's: a plan that is reopened has
-    to have the parts that were charged.
-    """
+    """What the ledger records of a plan: its method, every public field, its parts, and whether it may `evaluate`."""
+    # The parts follow from the fields, but for a plan of a caller's own or another version's: a plan that is reopened
+    # has to have the parts that were charged.
     parts = certified_parts(plan.parts())
     evaluates = {"evaluates": True} if may_evaluate(plan) else {}
     return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts} | evaluates
@@ -324,13 +322,7 @@ def require_apart(plan: Plan, ledger: Ledger) -> None:
 
 
 def require_answerable(part: AboveThreshold, spec: PublicSpec, *, asked: bool) -> None:
-    """Raise a PlanError unless a release of prefixes fits what is public of the vault.
-
-    Args:
-        part: the release.
-        spec: the public bounds of the records.
-        asked: whether there are policies that can be asked.
-    """
+    """Raise a PlanError unless a release of prefixes fits what is public of the vault."""
     actions = getattr(spec.action, "n", None)
     if part.actions != actions:
         raise _refused(f"the plan counts on {part.actions} actions", f"the records' {actions}", "the number of actions")

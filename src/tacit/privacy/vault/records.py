@@ -203,11 +203,9 @@ class Reader:
         return np.add.reduceat(begins.astype(np.int64), self._offsets[:-1]) if self.units else np.zeros(0, np.int64)
 
     def _split(self, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of all episodes, unit by unit: where in the ordered rows each starts [E + 1], its rank in its unit's order
-        under the key [E], and the episode of each ordered row.
-
-        The order of n episodes is one random permutation for all units that have n.
-        """
+        """Where each episode starts in the ordered rows, its rank in its unit's order, and each row's episode."""
+        # Episodes stand unit by unit: starts [E + 1], ranks under the key [E], one episode for each ordered row. The
+        # order of n episodes is one random permutation for all units that have n.
         begins = self._episode_starts()[self._order]
         each = self.episodes_per_unit()
         ranks = np.zeros(int(each.sum()), np.int64)

@@ -58,8 +58,9 @@ Vectors = NDArray[Any]
 
 
 class Added(Protocol):
-    """What each unit of a crowd adds, seen in several ways: as it is, and clipped. A coupling may hide in small vectors
-    beside a large one, or above the clip."""
+    """What each unit of a crowd adds, seen in several ways: as it is, and clipped."""
+
+    # A coupling may hide in small vectors beside a large one, or above the clip.
 
     @property
     def units(self) -> int:
@@ -125,28 +126,18 @@ Contributions = Callable[[Rows, NDArray[np.int64]], Added]
 
 @dataclass(frozen=True)
 class Harness:
-    """Crowds on which the contributions of a part are tried.
+    """Crowds on which the contributions of a part are tried."""
 
-    Args:
-        contributions: what is tried.
-        spec: the public bounds.
-        rows_per_unit, rows_of, horizon: of the part.
-        where: what is named in errors.
-    """
-
-    contributions: Contributions
-    spec: PublicSpec
-    rows_per_unit: int
+    contributions: Contributions  # what is tried
+    spec: PublicSpec  # the public bounds
+    rows_per_unit: int  # rows_per_unit, rows_of, horizon: of the part
     rows_of: RowsOf
     horizon: int
-    where: str
+    where: str  # what is named in errors
 
     def briefly(self) -> Added:
-        """One small crowd and what is left of it, in another order: for tacit's own, which the tests try at length.
-
-        Returns:
-            What its units add.
-        """
+        """One small crowd and what is left of it, in another order: for tacit's own, which the tests try at length."""
+        # returns: what its units add
         rows = self._crowd("any", FEW, 0)
         base = self._ordinary(rows, FEW)
         self._require_left(base, rows, np.array([4, 2, 1]), base.sizes())
@@ -173,18 +164,10 @@ class Harness:
             self._require_kept(base, rows, others, leaves, base.sizes())
 
     def at_length(self) -> Added:
-        """All crowds, and rows at the edges of the public bounds.
-
-        There the result need not be finite, but the callback has to run (its own error is raised here, if it does not):
-        inside the vault, that it fails would tell something about the records.
-
-        Returns:
-            What the units of a small crowd add.
-
-        Raises:
-            MechanismError: the result has no leading unit axis, is not finite on ordinary rows, differs between two
-                calls on the same rows, or changes for a unit whose own rows did not change.
-        """
+        """All crowds, and rows at the edges of the public bounds."""
+        # There the result need not be finite, but the callback has to run (its own error is raised here, if it does
+        # not): inside the vault, that it fails would tell something about the records.
+        # returns: what the units of a small crowd add
         everybody = np.arange(FEW)
         few = self._crowd("any", FEW, 2)
         first = self._ordinary(few, FEW)
@@ -217,11 +200,8 @@ class Harness:
         return min(CROWDS[-1], max(FEW, MOST_HELD * FEW // held))
 
     def _removed(self, kind: Kind, units: int, seed: int, usual: Sequence[float] = ()) -> None:
-        """A crowd, and what becomes of it when units leave, are exchanged, or stand in another order.
-
-        Args:
-            usual: sizes of what units usually add: where all are alike, rounding alone may be left of it.
-        """
+        """A crowd, and what becomes of it when units leave, are exchanged, or stand in another order."""
+        # usual: sizes of what units usually add: where all are alike, rounding alone may be left of it
         rows, others = (self._crowd(kind, units, 2 * seed + one) for one in (0, 1))
         everybody = np.arange(units)
         orders = [
@@ -296,15 +276,10 @@ class Harness:
 
 @dataclass(frozen=True)
 class Handed:
-    """A user's contribution or summary as a vault calls it: with no more units at once than it was tried on.
+    """A user's contribution or summary as a vault calls it: with no more units at once than it was tried on."""
 
-    Args:
-        callback: the user's.
-        most: units of the largest crowd.
-    """
-
-    callback: Any
-    most: int
+    callback: Any  # the user's
+    most: int  # units of the largest crowd
 
     @property
     def summary(self) -> Handed | None:
@@ -326,15 +301,10 @@ class Handed:
 
 @dataclass(frozen=True)
 class HandedTally:
-    """A user's tally as a vault calls it: with no more rows at once than units of one row that it was tried on.
+    """A user's tally as a vault calls it: with no more rows at once than units of one row that it was tried on."""
 
-    Args:
-        callback: the user's.
-        most: units of the largest crowd.
-    """
-
-    callback: Tally
-    most: int
+    callback: Tally  # the user's
+    most: int  # units of the largest crowd
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -360,10 +330,9 @@ _crowd = functools.lru_cache(maxsize=128)(crowd_of)
 
 @functools.cache
 def _exchanges(units: int) -> NDArray[np.bool_]:
-    """Which units leave in each trial, bool [trials, units]; any unit, while any given other one stays.
-
-    Each unit gets another half of the trials, and no half holds another: as few trials as there can be (Sperner 1928).
-    """
+    """Which units leave in each trial, bool [trials, units]; any unit, while any given other one stays."""
+    # Each unit gets another half of the trials, and no half holds another: as few trials as there can be (Sperner
+    # 1928).
     trials = next(k for k in itertools.count() if math.comb(k, k // 2) >= units)
     halves = itertools.islice(itertools.combinations(range(trials), trials // 2), units)
     leaves = np.zeros((trials, units), bool)

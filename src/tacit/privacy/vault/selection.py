@@ -61,11 +61,9 @@ class Selected:
 
 
 def number_of_runs(stop: int, law: Law, noise: SecretNoise) -> int:
-    """A secret number of runs, exactly of its law.
-
-    Tosses of a coin that stops with probability 1 / stop make the geometric law; the logarithmic one keeps such a k
-    with probability 1 / k and else draws again.
-    """
+    """A secret number of runs, exactly of its law."""
+    # Tosses of a coin that stops with probability 1 / stop make the geometric law; the logarithmic one keeps such a k
+    # with probability 1 / k and else draws again.
     while True:
         runs = _tosses(stop, noise)
         if law == "geometric" or _below(runs, noise) == 0:
@@ -79,14 +77,9 @@ def best(
     within: Callable[[Plan], AbstractContextManager[Any]],
     noise: SecretNoise,
 ) -> Selected:
-    """Run candidates a secret number of times and keep the best; of equals, the first.
-
-    A run that fails, or that is judged to be no number, is the worst there is: where a failure ended the selection, it
-    would say that there was one among all runs.
-
-    Raises:
-        MechanismError: every run failed.
-    """
+    """Run candidates a secret number of times and keep the best; of equals, the first."""
+    # A run that fails, or that is judged to be no number, is the worst there is: where a failure ended the selection,
+    # it would say that there was one among all runs.
     winner: Selected | None = None
     for _ in range(number_of_runs(spec.stop, spec.law, noise)):
         candidate = _below(len(spec.candidates), noise)
@@ -111,14 +104,9 @@ def best(
 
 
 def require_closed(callback: object, where: str) -> None:
-    """Refuse what could tell of runs that are not released: the price covers the best one alone.
-
-    Accepted: a function of tacit's methods, with nothing but `pretrained` and `device` fixed by `functools.partial`; or
-    an instance of a frozen dataclass at module level that holds no list, dict or set.
-
-    Raises:
-        MechanismError: anything else.
-    """
+    """Refuse what could tell of runs that are not released: the price covers the best one alone."""
+    # Accepted: a function of tacit's methods, with nothing but `pretrained` and `device` fixed by `functools.partial`;
+    # or an instance of a frozen dataclass at module level that holds no list, dict or set.
     fixed: frozenset[str] = frozenset()
     function = callback
     if type(callback) is functools.partial:

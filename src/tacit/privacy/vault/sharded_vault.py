@@ -54,23 +54,15 @@ class Opening:
 
 @dataclass(frozen=True)
 class Order:
-    """One step, which rank 0 has claimed.
+    """One step, which rank 0 has claimed."""
 
-    Args:
-        scale: standard deviation of the whole noise.
-        divisor: the public one.
-        token: of this step alone, 0 < token < 2^62; a rank that answers sends it with its numbers.
-        step: what is added up, its models on the CPU; None is that of the order before, with other weights.
-        device: kind of the device on which gradients are made.
-        weights: of the models, for the step of the order before.
-    """
-
-    scale: float
-    divisor: float
-    token: int
+    scale: float  # standard deviation of the whole noise
+    divisor: float  # the public one
+    token: int  # of this step alone, 0 < token < 2^62; a rank that answers sends it with its numbers
+    # what is added up, its models on the CPU; None is that of the order before, with other weights
     step: VectorStep | GradientStep | None
-    device: str = "cpu"
-    weights: npt.NDArray[np.float32] | None = None
+    device: str = "cpu"  # kind of the device on which gradients are made
+    weights: npt.NDArray[np.float32] | None = None  # of the models, for the step of the order before
 
 
 CHECK = "check"
@@ -92,13 +84,7 @@ class Shard:
     ranks: Ranks
 
     def require_alike(self, spec: dict[str, Any], unit: Unit) -> bool:
-        """Refuse shards that are not of one set of records, on every rank; whether any rank's noise is seeded.
-
-        Raises:
-            DataError: the shards differ in their public bounds, or in whether they are simulated; they have no digests,
-                or digests under different keys; or they hold more units together than the declared population.
-            MechanismError: two ranks draw the same numbers.
-        """
+        """Refuse shards that are not of one set of records, on every rank; whether any rank's noise is seeded."""
         digests = self.records.digests
         public = hashlib.sha256(json.dumps([spec, self.records.simulated], sort_keys=True).encode()).digest()
         said = np.array([[self.records.reader().units, self.noise.seeded, _word(public), _word(self.noise.bytes(8))]])
@@ -129,13 +115,8 @@ class Shard:
         return bool(seeded.any())
 
     def require_apart(self, unit: Unit) -> None:
-        """Refuse, on every rank, a unit that lies in two shards.
-
-        Digests go round in as many parts as there are ranks, so that no rank ever holds those of all units.
-
-        Raises:
-            DataError: there is one.
-        """
+        """Refuse, on every rank, a unit that lies in two shards."""
+        # Digests go round in as many parts as there are ranks, so that no rank ever holds those of all units.
         assert self.records.digests is not None
         digests, twice = self.records.digests[1:], False
         for part in range(self.ranks.count):
@@ -152,15 +133,7 @@ class Shard:
             )
 
     def mean(self, order: Order, step: VectorStep | GradientStep) -> Any:
-        """This rank's share and sum, added to those of all others: the noisy mean of the step.
-
-        Args:
-            order: rank 0's.
-            step: the order's, with models of this rank's own.
-
-        Raises:
-            MechanismError: not every rank answered this step once; nothing is released.
-        """
+        """This rank's share and sum, added to those of all others: the noisy mean of the step."""
         ranks, size = self.ranks, step.size
         unit = finest(order.scale, step.part.clip_norm)
         answer = np.zeros(size + ranks.count, np.int64)
@@ -355,26 +328,14 @@ def of_share(scale: float, ranks: int) -> float:
 
 
 def require_answers(part: str, slots: Int64, token: int) -> None:
-    """Refuse a sum to which not every rank added once, and for this step.
-
-    Args:
-        part: what is named in the error.
-        slots: [K], what arrived in the place of each rank.
-        token: what an answer to this step brings there.
-
-    Raises:
-        MechanismError: a rank's place holds something else.
-    """
+    """Refuse a sum to which not every rank added once, and for this step."""
+    # slots: [K], what arrived in the place of each rank
     if (slots != token).any():
         raise _lost(part, "no answer, or another than to this step")
 
 
 def require_room(part: Part, unit: Unit) -> None:
-    """Refuse a part whose sums over the whole population are beyond `MOST`.
-
-    Raises:
-        PlanError: they are.
-    """
+    """Refuse a part whose sums over the whole population are beyond `MOST`."""
     assert isinstance(part, PoissonSum)
     assert part.noise_multiplier is not None
     if unit.size * part.clip_norm / finest(part.noise_multiplier * part.clip_norm, part.clip_norm) > MOST:

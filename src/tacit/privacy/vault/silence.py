@@ -12,12 +12,11 @@ import numpy as np
 
 
 class _WhileStepsRun:
-    """What a filter of warnings asks instead of a pattern: every warning matches while any thread runs a step.
+    """What a filter of warnings asks instead of a pattern: every warning matches while any thread runs a step."""
 
-    `warnings.catch_warnings` puts back what it found when it was entered, and all threads share one list of filters:
-    of two threads, the first to leave would let the other one's warnings out. So this filter is never taken away. It
-    holds for warnings of all threads, as a step may have its rows worked on by others.
-    """
+    # `warnings.catch_warnings` puts back what it found when it was entered, and all threads share one list of filters:
+    # of two threads, the first to leave would let the other one's warnings out. So this filter is never taken away. It
+    # holds for warnings of all threads, as a step may have its rows worked on by others.
 
     pattern = r"(?!)"
     """What libraries that copy filters (scikit-learn) read of one: an expression that nothing matches."""
@@ -49,10 +48,8 @@ _FILTER = ("ignore", _STEPS, Warning, None, 0)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warning is shown, logged or turned into an error, in any thread.
-
-    What another thread changes in the filters of warnings while a step runs is not undone.
-    """
+    """No warning is shown, logged or turned into an error, in any thread."""
+    # What another thread changes in the filters of warnings while a step runs is not undone.
     _STEPS.enter()
     try:
         with np.errstate(all="ignore"):

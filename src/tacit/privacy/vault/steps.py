@@ -33,19 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VectorStep:
-    """One sum of clipped vectors, or of counted rows.
+    """One sum of clipped vectors, or of counted rows."""
 
-    Args:
-        part: of the plan.
-        work: rows of units -> a vector each, or a tally.
-        state: public, for the work.
-        size: d, numbers of a vector.
-    """
-
-    part: Sum
-    work: Contribution | Tally
-    state: Any
-    size: int
+    part: Sum  # of the plan
+    work: Contribution | Tally  # rows of units -> a vector each, or a tally
+    state: Any  # public, for the work
+    size: int  # d, numbers of a vector
 
     def noisy_mean(
         self, records: Records, noise: SecretNoise, scale: float, divisor: float, replicates: int
@@ -75,19 +68,12 @@ class VectorStep:
 
 @dataclass(frozen=True)
 class GradientStep:
-    """One sum of clipped per-unit gradients.
+    """One sum of clipped per-unit gradients."""
 
-    Args:
-        part: of the plan.
-        models: one a replicate, of P trainable parameters each.
-        objective: one loss a unit.
-        most: how many units it takes at once, if it is the user's: no more than it was tried on.
-    """
-
-    part: Sum
-    models: Sequence[nn.Module]
-    objective: Objective
-    most: int | None = None
+    part: Sum  # of the plan
+    models: Sequence[nn.Module]  # one a replicate, of P trainable parameters each
+    objective: Objective  # one loss a unit
+    most: int | None = None  # how many units it takes at once, if it is the user's: no more than it was tried on
 
     @property
     def size(self) -> int:
@@ -102,14 +88,7 @@ class GradientStep:
         return torch.stack(means) if len(means) > 1 else means[0][None]
 
     def added(self, records: Records, noise: SecretNoise, begun: Float64, expected: float) -> Float64:
-        """`begun` [R, P] with the clipped sum of a fresh sample for each replicate.
-
-        Args:
-            records: whose.
-            noise: the secret source of the objective's draws.
-            begun: what the sums begin with.
-            expected: how many units a sample has, as the public expects.
-        """
+        """`begun` [R, P] with the clipped sum of a fresh sample for each replicate."""
         return np.stack([total.total() for total in self._sums(records, noise, begun, expected)])
 
     def handed_out(self, mean: Float64) -> Tensor:
