@@ -269,9 +269,8 @@ def _averaged(
 
 @lru_cache(maxsize=1)
 def _outcomes() -> list[tuple[FloatArray, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """The nine outcomes of a visit: chances [patients, A], and severities and burdens [8, 5] after it; none of those
-    whose course is over.
-    """
+    """The nine outcomes of a visit: chances [patients, A], and severities and burdens [8, 5] after it."""
+    # None of those whose course is over.
     severity, burden = np.indices(PATIENTS[2:])
     going = (severity > 0) & (severity < CRISIS)
     outcomes = []

@@ -205,9 +205,8 @@ def integrate(body: FloatArray, dose: FloatArray, meal: FloatArray, substeps: in
 
 
 def _maps(substeps: int) -> tuple[FloatArray, FloatArray]:
-    """(X, Q) at the four stages of every substep, [2 * 4 * substeps, 6], and (X, I, S1, S2, Q) at the end, [5, 6], of
-    (X, I, S1, S2, Q, u).
-    """
+    """(X, Q) at the stages of every substep, and (X, I, S1, S2, Q) at the end, as maps of (X, I, S1, S2, Q, u)."""
+    # [2 * 4 * substeps, 6], four stages a substep, and [5, 6]
     rates = np.zeros((6, 6))
     rates[0, 0], rates[0, 1] = -P2, P2
     rates[1, 1], rates[1, 5] = -KE, 1.0

@@ -78,11 +78,9 @@ JITTER = 0.2
 
 @lru_cache
 def _next_cells(layout: Layout) -> npt.NDArray[np.int64]:
-    """[F, F] the free cell after i on a shortest way to j (j itself at the end).
-
-    The greedy policy of q-iteration with a reward at the goal only follows shortest ways, so counting steps gives the
-    same cells as D4RL's q-iteration does.
-    """
+    """[F, F] the free cell after i on a shortest way to j (j itself at the end)."""
+    # The greedy policy of q-iteration with a reward at the goal only follows shortest ways, so counting steps gives the
+    # same cells as D4RL's q-iteration does.
     cells, steps = free_cells(layout), distances(layout)
     adjacent = np.abs(cells[:, None] - cells[None, :]).sum(axis=2) == 1
     closer = adjacent[:, :, None] & (steps[None, :, :] == steps[:, None, :] - 1)

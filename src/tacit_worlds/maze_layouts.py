@@ -114,11 +114,9 @@ def far_cells(layout: Layout) -> npt.NDArray[np.int64]:
 
 @lru_cache
 def blocked_zones(layout: Layout) -> npt.NDArray[np.bool_]:
-    """[3 rows, 3 columns], True where a ball whose centre lies in the zone overlaps a wall.
-
-    Every cell is cut at one radius from its edges, so that a wall blocks its own three zones and the nearest one of
-    its neighbours. Corners are square.
-    """
+    """[3 rows, 3 columns], True where a ball whose centre lies in the zone overlaps a wall."""
+    # Every cell is cut at one radius from its edges, so that a wall blocks its own three zones and the nearest one of
+    # its neighbours. Corners are square.
     fine = np.kron(walls(layout), np.ones((3, 3), dtype=bool)).astype(bool)
     padded = np.pad(fine, 1, constant_values=True)
     rows, columns = fine.shape

@@ -83,9 +83,8 @@ def _around_the_top(cart: CartPole) -> tuple[FloatArray, FloatArray]:
 
 
 def _regulators(a: FloatArray, b: FloatArray, state_cost: FloatArray, push_cost: float) -> FloatArray:
-    """K [n, 4] for dynamics A [n, 4, 4] and b [n, 4], all at once, by the doubling method for the Riccati equation
-    (Anderson 1978): every round squares what is left of the closed loop.
-    """
+    """K [n, 4] for dynamics A [n, 4, 4] and b [n, 4], all at once."""
+    # The doubling method for the Riccati equation (Anderson 1978): every round squares what is left of the closed loop.
     forward, spread, value = a, b[:, :, None] * b[:, None, :] / push_cost, np.broadcast_to(state_cost, a.shape)
     for _ in range(DOUBLINGS):
         within = np.linalg.inv(np.eye(4) + spread @ value)

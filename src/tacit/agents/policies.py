@@ -275,17 +275,12 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class _Seats:
-    """N rows, seated by replicate: [G, width, ...] for the G replicates that have any.
+    """N rows, seated by replicate: [G, width, ...] for the G replicates that have any."""
 
-    Attributes:
-        groups: [G], which replicates these are.
-        seats: ([N] group, [N] place) of every row; None where rows come replicate by replicate, equally many of each.
-        width: largest number of rows of a replicate.
-    """
-
-    groups: NDArray[np.int64]
+    groups: NDArray[np.int64]  # [G], which replicates these are
+    # ([N] group, [N] place) of every row; None where rows come replicate by replicate, equally many of each
     seats: tuple[NDArray[np.int64], NDArray[np.int64]] | None
-    width: int
+    width: int  # largest number of rows of a replicate
 
     @classmethod
     def of(cls, replicate: NDArray[np.int64], replicates: int) -> _Seats:

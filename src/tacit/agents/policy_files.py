@@ -151,11 +151,7 @@ def _layers(tensors: dict[str, NDArray[np.generic]]) -> tuple[tuple[Float32, Flo
 
 
 def _require_chain(layers: tuple[tuple[Float32, Float32], ...]) -> None:
-    """Refuse layers that do not fit one another.
-
-    Raises:
-        ValueError: a weight is no matrix, a bias no vector of its width, or a layer does not take what comes before.
-    """
+    """Refuse layers that do not fit one another."""
     width = len(layers[0][0]) if layers and layers[0][0].ndim == 2 else -1
     for weight, bias in layers:
         if weight.ndim != 2 or len(weight) != width or bias.shape != weight.shape[1:]:
@@ -175,13 +171,8 @@ def bad(path: Path, what: str, remedy: str) -> FileError:
 
 
 def _onnx(path: Path) -> FeedForward:
-    """The layers of a graph with one input: MatMul and Add, or Gemm, Relu or Tanh between them, Softmax behind.
-
-    The scaling to public bounds that `tacit export` writes in front (Sub, Mul, Clip) becomes the network's features.
-
-    Raises:
-        FileError: the file is damaged, its numbers lie in other files, or the graph is of another kind.
-    """
+    """The layers of a graph with one input: MatMul and Add, or Gemm, Relu or Tanh between them, Softmax behind."""
+    # The scaling to public bounds that `tacit export` writes in front (Sub, Mul, Clip) becomes the network's features.
     import onnx
 
     try:
@@ -304,9 +295,9 @@ class _Reader:
 
 
 def _scaling(front: list[tuple[str, Any]]) -> Features | None:
-    """The public features in front, as `tacit export` writes them: indicators of discrete observations; or the bounds
-    to which observations are scaled, (x - middle) * factor, clipped to [-1, 1], and perhaps products of two.
-    """
+    """The public features in front, as `tacit export` writes them."""
+    # Indicators of discrete observations; or the bounds to which observations are scaled, (x - middle) * factor,
+    # clipped to [-1, 1], and perhaps products of two.
     if not front:
         return None
     kinds = [kind for kind, _ in front]

@@ -65,11 +65,7 @@ class LastingUsers:
         return [[f"{self._seed}-{r}-{slot}-{turn}" for slot, turn in enumerate(turns)] for r in range(self.replicates)]
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, Array]:
-        """One round of everybody who was named by `arrive`: columns [U, horizon, ...], replicate by replicate.
-
-        Raises:
-            DataError: there are other slots than in the round before.
-        """
+        """One round of everybody who was named by `arrive`: columns [U, horizon, ...], replicate by replicate."""
         replicate = np.repeat(np.arange(len(people)), [len(ids) for ids in people])
         slots = np.concatenate([np.arange(len(ids)) for ids in people])
         if len(people) != self.replicates or (self._round and len(slots) != len(self._age)):

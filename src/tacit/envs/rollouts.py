@@ -227,20 +227,11 @@ def draw(probabilities: Array, generator: np.random.Generator) -> npt.NDArray[np
 
 @dataclass(frozen=True)
 class Timed:
-    """A domain whose states are 0 .. S - 1, with state and observation t S + s after t steps.
+    """A domain whose states are 0 .. S - 1, with state and observation t S + s after t steps."""
 
-    Args:
-        domain: the simulator; its states are what it shows.
-        states: S.
-        horizon: H, after which t stays.
-
-    Raises:
-        DataError: there are no states or no steps.
-    """
-
-    domain: Domain
-    states: int
-    horizon: int
+    domain: Domain  # the simulator; its states are what it shows
+    states: int  # S
+    horizon: int  # H, after which t stays
 
     def __post_init__(self) -> None:
         if self.states < 1 or self.horizon < 1:

@@ -35,14 +35,10 @@ class Simulator(Protocol):
 def advantages(
     rewards: Array, values: Array, following: Array, terminated: BoolArray, over: BoolArray, gamma: float, trace: float
 ) -> Array:
-    """Generalised advantages (Schulman et al., arXiv:1506.02438, equation 16) of steps [T, ...].
-
-    Args:
-        rewards, values, following: [T, ...] rewards, values of the states and of the states after them.
-        terminated: the episode ended in the state after, which is worth 0.
-        over: the episode ended or was cut: later steps belong to another one.
-        gamma, trace: discount and lambda.
-    """
+    """Generalised advantages (Schulman et al., arXiv:1506.02438, equation 16) of steps [T, ...]."""
+    # rewards, values, following: [T, ...] rewards, values of the states and of the states after them; terminated: the
+    # episode ended in the state after, which is worth 0; over: it ended or was cut, later steps belong to another one;
+    # gamma, trace: discount and lambda
     error = rewards + gamma * np.where(terminated, 0.0, following) - values
     out, later = np.empty_like(error), np.zeros_like(error[0])
     for t in range(len(error) - 1, -1, -1):
@@ -88,19 +84,12 @@ class Running:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The steps of a rollout, agent by agent: T steps of N episodes are rows [G, T * N].
+    """The steps of a rollout, agent by agent: T steps of N episodes are rows [G, T * N]."""
 
-    Args:
-        x: [G, T N, d] normalised observations.
-        actions: [G, T N, ...] actions that were played.
-        log_probability: [G, T N] of them.
-        advantage, goal: [G, T N] generalised advantages, and what the values should be.
-    """
-
-    x: F32
-    actions: Array
-    log_probability: F32
-    advantage: F32
+    x: F32  # [G, T N, d] normalised observations
+    actions: Array  # [G, T N, ...] actions that were played
+    log_probability: F32  # [G, T N] of them
+    advantage: F32  # advantage, goal: [G, T N] generalised advantages, and what the values should be
     goal: F32
 
 
@@ -140,14 +129,9 @@ class Episodes:
         gamma: float,
         trace: float,
     ) -> Rows:
-        """Go on for T steps.
-
-        Args:
-            steps: T.
-            act: normalised observations [G, N, d] to actions [G, N, ...] and their log-probabilities [G, N].
-            values: normalised observations [G, M, d] to values [G, M].
-            gamma, trace: of the advantages.
-        """
+        """Go on for T steps."""
+        # steps: T; act: normalised observations [G, N, d] to actions [G, N, ...] and their log-probabilities [G, N];
+        # values: normalised observations [G, M, d] to values [G, M]
         columns: dict[str, list[Array]] = {name: [] for name in ("x", "actions", "log", "paid", "end", "over", "after")}
         for _ in range(steps):
             actions, log_probability = act(self._x)

@@ -45,15 +45,10 @@ def layers_of(theta: Tensor, sizes: tuple[int, ...]) -> Layers:
 
 @dataclass(frozen=True)
 class Stack:
-    """K networks that learn.
+    """K networks that learn."""
 
-    Args:
-        theta: their parameters [K, P], changed in place.
-        sizes: widths from the inputs to the outputs.
-    """
-
-    theta: Tensor
-    sizes: tuple[int, ...]
+    theta: Tensor  # their parameters [K, P], changed in place
+    sizes: tuple[int, ...]  # widths from the inputs to the outputs
 
     @cached_property
     def layers(self) -> Layers:
@@ -71,17 +66,12 @@ class Stack:
 
 @dataclass(frozen=True)
 class Trace:
-    """What passed through K networks.
+    """What passed through K networks."""
 
-    Args:
-        entering: rows that entered each layer, [K, B, in].
-        outputs: [K, B, out].
-        centred: of each hidden layer with LayerNorm, what is normalised, about its mean, [K, B, out], and by which
-            factor, [K, B, 1]; empty without LayerNorm.
-    """
-
-    entering: list[Tensor]
-    outputs: Tensor
+    entering: list[Tensor]  # rows that entered each layer, [K, B, in]
+    outputs: Tensor  # [K, B, out]
+    # of each hidden layer with LayerNorm, what is normalised, about its mean, [K, B, out], and by which factor, [K, B,
+    # 1]; empty without LayerNorm
     centred: list[tuple[Tensor, Tensor]]
 
 
@@ -125,10 +115,8 @@ def layer_slopes(layers: Layers, trace: Trace, slope: Tensor) -> list[Tensor]:
 
 
 def parameter_slopes(entering: list[Tensor], found: list[Tensor], constant: Tensor | None = None) -> Tensor:
-    """Derivatives [K, P] in all parameters, from the rows that entered each layer and its `layer_slopes`.
-
-    `constant` [K, B, 1] is what the biases were multiplied with, 1 where it is left out.
-    """
+    """Derivatives [K, P] in all parameters, from the rows that entered each layer and its `layer_slopes`."""
+    # `constant` [K, B, 1] is what the biases were multiplied with, 1 where it is left out.
     parts = []
     for x, slope in zip(entering, found, strict=True):
         parts += [product(x.mT, slope), slope.sum(1) if constant is None else product(constant.mT, slope)]

@@ -45,11 +45,7 @@ INSIDE: Limit = ("a number in (0, 1)", lambda value: 0.0 < value < 1.0)
 
 
 def in_range(config: object, **limits: Limit) -> None:
-    """Refuse the first field of `config` that is outside its limit.
-
-    Raises:
-        PlanError: a field is no number, or not what its limit says.
-    """
+    """Refuse the first field of `config` that is outside its limit."""
     for name, (words, sound) in limits.items():
         value = getattr(config, name)
         if not isinstance(value, numbers.Real) or not math.isfinite(value) or not sound(float(value)):

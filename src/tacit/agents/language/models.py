@@ -18,22 +18,15 @@ from tacit.agents.language.adapters import Shape, Steering
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Keys and values of the tokens that were read, which later tokens attend to.
+    """Keys and values of the tokens that were read, which later tokens attend to."""
 
-    Args:
-        keys, values: [layers, B, heads, room, size] each; places from `length` on are of no account.
-        length: how many tokens were read.
-    """
-
-    keys: Tensor
+    keys: Tensor  # keys, values: [layers, B, heads, room, size] each; places from `length` on are of no account
     values: Tensor
-    length: int
+    length: int  # how many tokens were read
 
     def extended(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of a layer with those of n tokens more, [B, heads, length + n, size].
-
-        A cache with room keeps them, where no gradient is recorded.
-        """
+        """Keys and values of a layer with those of n tokens more, [B, heads, length + n, size]."""
+        # A cache with room keeps them, where no gradient is recorded.
         end = self.length + key.shape[2]
         if self.keys.shape[3] < end or key.requires_grad:
             before = (part[layer, :, :, : self.length] for part in (self.keys, self.values))

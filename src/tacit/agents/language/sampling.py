@@ -92,11 +92,9 @@ def alone(
 def even(
     model: LanguageModel, prefix: Tensor, tokens: int, texts: int, times: int, length: int, steering: Steering
 ) -> bool:
-    """Whether every place of such a batch gives the same bits, tried on one public prompt in all of them.
-
-    Which operations a row goes through does not depend on numbers: places that add up in another order show it in one
-    of the thousands of sums of a batch.
-    """
+    """Whether every place of such a batch gives the same bits, tried on one public prompt in all of them."""
+    # Which operations a row goes through does not depend on numbers: places that add up in another order show it in one
+    # of the thousands of sums of a batch.
     prompts = torch.arange(tokens).remainder(model.shape.tokens).expand(texts, -1)
     draws = torch.linspace(0.05, 0.95, length).expand(texts, times, -1)
     for kept, logits, _ in _steps(model, prefix, prompts, draws, steering):
@@ -109,10 +107,8 @@ def even(
 def _steps(
     model: LanguageModel, prefix: Tensor, prompts: Tensor, draws: Tensor, steering: Steering
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Token by token: what the lower layers made of the one before, [N, 1, width], the logits [N, 1, V], the token [N].
-
-    N is the number of texts, filled up, times that of completions.
-    """
+    """Token by token: what the lower layers made of the one before, the logits, and the token."""
+    # [N, 1, width], [N, 1, V] and [N]. N is the number of texts, filled up, times that of completions.
     given, times, length = draws.shape
     rows = filled(given, prompts.shape[1], times)
     draws, last = draws[rows], prompts[rows]

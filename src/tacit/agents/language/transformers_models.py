@@ -22,19 +22,12 @@ from tacit.errors import PlanError
 
 @dataclass(frozen=True, eq=False)
 class CausalModel:
-    """A frozen model (see `LanguageModel`).
+    """A frozen model (see `LanguageModel`)."""
 
-    Args:
-        module: a causal model of `transformers`, in float32 on the CPU.
-        shape: its sizes.
-        digest: SHA-256 of its weights.
-        vocabulary: tokens that it writes [V].
-    """
-
-    module: Any
-    shape: Shape
-    digest: str
-    vocabulary: Tensor
+    module: Any  # a causal model of `transformers`, in float32 on the CPU
+    shape: Shape  # its sizes
+    digest: str  # SHA-256 of its weights
+    vocabulary: Tensor  # tokens that it writes [V]
 
     @classmethod
     def of(cls, module: Any) -> Self:
@@ -81,11 +74,7 @@ class CausalModel:
         return embedded
 
     def above(self, residual: Tensor, cache: Cache, steering: Steering) -> Tensor:
-        """See `LanguageModel`.
-
-        Raises:
-            PlanError: the adapter is no `Bias` before the last layer.
-        """
+        """See `LanguageModel`."""
         adapter, theta = steering
         if not isinstance(adapter, Bias) or adapter.first >= self.shape.layers:
             raise PlanError(
