@@ -173,11 +173,7 @@ def test_every_command_is_run_by_something() -> None:
         ("learn logs --method consensus", ("--delta", "--out"), ("--population", "--world", "--present")),
         ("learn logs --method return-weighted --population 50", ("--epsilon",), ("--returns",)),
         ("synthesize d --method pre-pate-gan", ("--relation", "--population"), ("--public", "--provenance")),
-        (
-            "evaluate d --method ssp --policy uniform --behaviour uniform",
-            ("--gamma",),
-            ("--clip-norm", "--behaviour-source"),
-        ),
+        ("evaluate d --method ssp --policy uniform", ("--gamma", "--horizon"), ()),
         ("data import a.parquet", ("--unit", "--out"), ("--spec",)),
         ("certificate sign c.json", ("--private-key", "--out"), ()),
         ("train CartPole-v1", ("--out",), ()),

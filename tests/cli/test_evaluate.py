@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,7 @@ from tacit.agents.features import OneHot
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.cli import evaluate as command
 from tacit.cli import main
-from tacit.cli.policies import policy_of
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.serving import SimulatedUsers
@@ -35,6 +34,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
+from tacit.study.policies import policy_of
 from tacit.units import Unit
 from tacit_worlds.chain import Chain, values
 from tacit_worlds.chain import spec as chain_spec
@@ -141,18 +141,19 @@ def test_a_simulated_chain_has_propensities_and_is_declared_simulated(
     assert "there are no people" in capsys.readouterr().err
 
 
-def test_a_dry_run_prints_the_promise_and_opens_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_dry_run_prints_the_promise_and_reads_what_is_public(
+    chain: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    os.mkfifo(tmp_path / "data")  # opening it would block for ever
-    for more in ((), ("--features", "math:prod"), ("--method", "wpdis")):
+    (here / "data").mkdir()
+    shutil.copy(chain / "spec.json", here / "data")
+    os.mkfifo(here / "data" / "rewards.npy")  # opening it would block for ever
+    for more in ((), ("--features", "walkers:ramp"), ("--method", "wpdis")):
         assert main(["evaluate", "data", "--out", "run", *PROMISE, *more, "--dry-run"]) == 0
         out = capsys.readouterr().out
         assert "promises (2, 0.0001)-differential privacy to every person." in out
         assert "with its first 160 row(s)" in out
         assert out.endswith("Dry run: no record was read and nothing was spent.\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert sorted(path.name for path in here.iterdir() if path.name != "__pycache__") == ["data", "walkers.py"]
 
 
 @pytest.mark.parametrize(
@@ -174,9 +175,9 @@ def test_a_dry_run_prints_the_promise_and_opens_nothing(
     ],
 )
 def test_a_dry_run_names_policies_and_features_that_are_not_there(
-    words: tuple[str, ...], code: int, message: str, here: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], code: int, message: str, chain: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["evaluate", "data", "--out", "run", *PROMISE, *words, "--dry-run"]) == code
+    assert main(["evaluate", str(chain), "--out", "run", *PROMISE, *words, "--dry-run"]) == code
     captured = capsys.readouterr()
     assert message in captured.err
     assert "promises" not in captured.out
@@ -289,7 +290,7 @@ def test_a_policy_of_tacits_own_is_valued_by_its_own_probabilities(
     assert not elsewhere or evaluate(chain, here, "--policy", words, "--method", "wpdis") == 2
     declared = ("--policy-from", "public") if elsewhere else ()
     assert evaluate(chain, here, "--policy", words, "--method", "wpdis", *declared) == 0
-    assert main(["evaluate", "data", "--out", "dry", *PROMISE, "--policy", words, "--dry-run"]) == 0
+    assert main(["evaluate", str(chain), "--out", "dry", *PROMISE, "--policy", words, "--dry-run"]) == 0
     certificate = Certificate.load(here / "run" / "certificate.json")
     assert any("evaluated: a public Network policy over 2 actions" in line for line in certificate.assumptions)
 
@@ -406,7 +407,7 @@ def test_private_records_leave_nothing_private_behind(tmp_path: Path, capsys: py
     assert Ledger.read(tmp_path / "visits.ledger").spent()[0] == pytest.approx(1.0, rel=1e-3)
     words[3] = str(tmp_path / "again")
     assert main(words) == 3
-    assert "a claimed step is never run again" in capsys.readouterr().err
+    assert "this very evaluation was begun before and is paid for" in capsys.readouterr().err
     assert main([*words[:3], str(tmp_path / "more"), *words[4:], "--level", "0.9"]) == 3
     assert "budget" in capsys.readouterr().err
 
@@ -586,7 +587,7 @@ def test_the_models_options_need_the_model(chain: Path, tmp_path: Path, capsys: 
     assert evaluate(chain, tmp_path, "--behaviour", "model") == 2
     assert "another --policy than behaviour" in capsys.readouterr().err
     dry = ("--dry-run", "--policy", "uniform", "--behaviour", "model")
-    assert main(["evaluate", "none", "--out", str(tmp_path / "run"), *PROMISE, *dry]) == 0
+    assert main(["evaluate", str(chain), "--out", str(tmp_path / "run"), *PROMISE, *dry]) == 0
     assert "A model of the behaviour policy gets 30 % of this budget" in capsys.readouterr().out
 
 
@@ -627,9 +628,11 @@ def test_a_ledger_that_was_there_before_stays(chain: Path, tmp_path: Path) -> No
 def refusing(error: BaseException, *, charged: bool) -> Callable[..., Any]:
     """A `fit` that fails, before or after it was charged, but for the overlap."""
 
+    real = off_policy_evaluation.fit
+
     def fit(plan: Estimator, vault: Vault, policy: Any, *, behaviour: Any, origin: Any) -> Any:
         if isinstance(plan, Overlap):
-            return off_policy_evaluation.fit(plan, vault, policy, behaviour=behaviour, origin=origin)
+            return real(plan, vault, policy, behaviour=behaviour, origin=origin)
         if charged:
             vault.reserve(plan)
         raise error
@@ -643,7 +646,7 @@ def test_a_failed_evaluation_takes_no_place_and_a_charge_stays(
     error = MechanismError("it failed", where="a door", expected="that it works", remedy="mend it")
     (tmp_path / "run").mkdir()  # an empty folder is free, and stays
     with monkeypatch.context() as patched:
-        patched.setattr(command, "fit", refusing(error, charged=True))
+        patched.setattr(off_policy_evaluation, "fit", refusing(error, charged=True))
         assert evaluate(chain, tmp_path, "--method", "pdis") == 4
     assert list((tmp_path / "run").iterdir()) == []
     assert len(Ledger.read(tmp_path / "ledger").plans()) == 1
@@ -653,7 +656,7 @@ def test_what_a_failed_evaluation_had_released_stays(
     chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = MechanismError("it failed", where="a door", expected="that it works", remedy="mend it")
-    monkeypatch.setattr(command, "fit", refusing(error, charged=False))
+    monkeypatch.setattr(off_policy_evaluation, "fit", refusing(error, charged=False))
     words = ("--method", "pdis", "--policy", "uniform", "--overlap", "0.3")
     assert evaluate(chain, tmp_path, *words) == 4
     names = {"run.json", "overlap.json", "overlap-certificate.json"}
@@ -671,7 +674,7 @@ def test_an_interruption_says_whether_something_was_charged(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(command, "fit", refusing(KeyboardInterrupt(), charged=charged))
+    monkeypatch.setattr(off_policy_evaluation, "fit", refusing(KeyboardInterrupt(), charged=charged))
     assert evaluate(chain, tmp_path, "--method", "pdis") == 130
     ledger = tmp_path / "ledger"
     charge = f"tacit: Interrupted; what was charged stays charged (see tacit ledger show {ledger})."

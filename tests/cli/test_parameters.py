@@ -21,7 +21,7 @@ from tacit.privacy.vault import plan as plans
 
 COMMANDS: dict[methods.Task, type[PlanCommand]] = {
     "synthesize": plan_declarations.Synthesize,
-    "evaluate": plan_declarations.Evaluate,
+    "evaluate": verbs.Evaluate,
     "improve": verbs.Improve,
     "train": plan_declarations.Train,
     "learn": plan_declarations.Learn,

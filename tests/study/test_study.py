@@ -13,6 +13,7 @@ import tacit
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanError
+from tacit.methods.off_policy_evaluation import Uniform
 from tacit_worlds import clinic
 
 PATIENTS = 300
@@ -66,6 +67,22 @@ def test_the_folder_of_a_run_is_that_of_the_command(logs: Path, tmp_path: Path) 
         study_of(logs).improve(epsilon=2.0, delta=1e-5, out=tmp_path / "run", **WORDS)
 
 
+def test_a_policy_is_evaluated_as_an_object_or_as_what_the_study_released(logs: Path) -> None:
+    study = study_of(logs, budget_epsilon=20.0, budget_delta=3e-3)
+    better = study.improve(epsilon=4.0, delta=1e-4, **WORDS)
+    public = study.evaluate(
+        policy=Uniform(6), policy_from=("public",), epsilon=4.0, delta=1e-4, method="wpdis", **WORDS
+    )
+    assert public.value.interval is not None
+    own = study.evaluate(policy=better, epsilon=3.0, delta=1e-4, method="wpdis", **WORDS)
+    assert any("a policy released under this ledger" in line for line in own.certificate.assumptions)
+    with pytest.raises(PlanError, match=r"policy_from= has no meaning here"):
+        study.evaluate(policy=better, policy_from=("public",), epsilon=1.0, delta=1e-4, method="wpdis", **WORDS)
+    with pytest.raises(PlanError, match=r"nonprivate_diagnostics= has no meaning here; expected it with out="):
+        study.plan("evaluate", epsilon=1.0, nonprivate_diagnostics=True, **WORDS)
+    assert study.plan("evaluate", epsilon=1.0, **WORDS).method == "off-policy evaluation (residual return regression)"
+
+
 def test_records_in_memory_need_a_ledger_that_outlives_them(people: Trajectories, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"expected ledger= with the file"):
         study_of(people)
@@ -101,7 +118,7 @@ def test_what_has_no_meaning_is_refused_in_the_words_of_python(logs: Path, tmp_p
         study_of(logs, spec=clinic.spec())
     with pytest.raises(DataError, match=r"and unit= says 'doctor'; .* give unit= patient"):
         tacit.Study(logs, unit="doctor", population=PATIENTS)
-    with pytest.raises(PlanError, match=r"there is no verb 'improv'.*one of improve"):
+    with pytest.raises(PlanError, match=r"there is no verb 'improv'.*one of evaluate, improve"):
         study_of(logs).plan("improv", epsilon=1.0)
     with pytest.raises(PlanError, match=r"memory= '1:often' is of another form"):
         study_of(logs).plan("improve", epsilon=1.0, memory=("1:often",), **WORDS)

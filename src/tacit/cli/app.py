@@ -65,7 +65,7 @@ FUNCTIONS: dict[type, str] = {
     data_declarations.SpecInit: "spec.init",
     data_declarations.SpecCheck: "spec.check",
     plan_declarations.Synthesize: "synthesize.synthesize",
-    plan_declarations.Evaluate: "evaluate.evaluate",
+    verbs.Evaluate: "verbs.run",
     verbs.Improve: "verbs.run",
     plan_declarations.Train: "train.train",
     plan_declarations.Learn: "learn.learn",
@@ -93,7 +93,6 @@ _CONFIGURED = {kind.__name__.lower(): kind for kind in FUNCTIONS if issubclass(k
 """Commands that take --config, by their words."""
 _CONDITIONAL: dict[str, tuple[type, str]] = {
     "synthesize": (plan_declarations.Synthesize, "synthesize"),
-    "evaluate": (plan_declarations.Evaluate, "evaluate"),
     "learn": (plan_declarations.Learn, "learn_plan"),
     "imitate": (plan_declarations.Imitate, "imitate_plan"),
     "data import": (data_declarations.DataImport, "imports"),

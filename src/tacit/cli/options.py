@@ -15,9 +15,16 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 from tyro import MISSING
 from tyro.conf import arg
 
-from tacit import methods, parameters, plain_files
-from tacit.errors import FileError, PlanError
-from tacit.parameters import Parameter, current
+from tacit import methods, plain_files
+from tacit.errors import FileError
+from tacit.parameters import current
+from tacit.study.words import Missing as Missing
+from tacit.study.words import in_words as in_words
+from tacit.study.words import meaningless as meaningless
+from tacit.study.words import named as named
+from tacit.study.words import offered as offered
+from tacit.study.words import refused as refused
+from tacit.study.words import require_given as require_given
 from tacit.tracking import JsonLines
 
 Command = TypeVar("Command", bound="PlanCommand")
@@ -93,55 +100,6 @@ def _meaning(docs: Mapping[str, Sequence[str]], methods: int) -> str:
     return " ".join(f"{', '.join(of)}: {doc}" for doc, of in docs.items())
 
 
-def offered(task: methods.Task, method: str) -> Mapping[str, Parameter]:
-    """The fields of a method's plan that are options, by name."""
-    return parameters.offered(methods.complete(methods.find_method(task, method).plan))
-
-
-def named(option: str) -> str:
-    """`--some-name` of a field's name."""
-    return f"--{option.removeprefix('--').replace('_', '-')}"
-
-
-def refused(where: str, what: str, expected: str, remedy: str) -> PlanError:
-    """Options that cannot be used."""
-    return PlanError(what, where=where, expected=expected, remedy=remedy)
-
-
-def meaningless(where: str, option: str, expected: str) -> PlanError:
-    """An option that has no effect beside the others."""
-    name = named(option)
-    return PlanError(f"{name} has no meaning here", where=where, expected=expected, remedy=f"leave {name} out")
-
-
-@dataclasses.dataclass(frozen=True)
-class Missing:
-    """An option that the others make necessary, and that is not there.
-
-    Args:
-        name: of the option, or of what options say together.
-        expected: what it says.
-        remedy: what to do.
-    """
-
-    name: str
-    expected: str
-    remedy: str
-
-
-def require_given(where: str, missing: Sequence[Missing]) -> None:
-    """Refuse a command in which options are missing, all of them in one sentence.
-
-    Raises:
-        PlanError: there is one.
-    """
-    if len(missing) == 1:
-        raise refused(where, f"{missing[0].name} is missing", missing[0].expected, missing[0].remedy)
-    if missing:
-        expected = "; ".join(f"{option.name}, {option.expected}" for option in missing)
-        raise refused(where, f"{in_words([option.name for option in missing])} are missing", expected, "give them all")
-
-
 def placeholders(command: type[Any]) -> Any:
     """A command whose required options have values that say nothing."""
     hints = get_type_hints(command)
@@ -150,11 +108,6 @@ def placeholders(command: type[Any]) -> Any:
     return command(
         **{name: nothing[hints[name]] if hints[name] in nothing else get_args(hints[name])[0] for name in required}
     )
-
-
-def in_words(names: Sequence[str]) -> str:
-    """a, b and c."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def require_least(where: str, command: object, **least: int) -> None:

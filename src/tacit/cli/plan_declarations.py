@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
     Baseline = str
     SynthesisMethod = str
-    EvaluationMethod = str
     TrainMethod = str
     ExpertMethod = str
     MobilityMethod = str
 else:
     Baseline = Literal[list_baselines()]
     SynthesisMethod = Literal[list_names("synthesize")]
-    EvaluationMethod = Literal[list_names("evaluate")]
     TrainMethod = Literal[list_names("train")]
     ExpertMethod = Literal[list_names("learn")]
     MobilityMethod = Literal[list_names("imitate")]
@@ -194,72 +192,6 @@ class Synthesize(Spending):
     nonprivate_diagnostics: bool = False
     seed: int = 0
     resume: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-@of_plans("evaluate")
-class Evaluate(Spending):
-    """Say what a policy is worth, from records of other policies, with differential privacy.
-
-    Args:
-        data: folder of the private records (`tacit data import` writes one); of another policy than their own, most
-            methods need propensities or --behaviour.
-        out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
-        unit: what one protected unit is, in the singular ("patient").
-        relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
-        population: how many units there could be, as the public knows; never counted from the data.
-        gamma: discount, from 0 to 1.
-        horizon: steps of an episode that count.
-        range: public LOW HIGH of an episode's value; without it, the widest that the reward's bounds allow.
-        find_range: let the method residual look for the range privately.
-        episodes_per_unit: episodes of one unit that count.
-        policy: whom to evaluate: "behaviour" (who made the records), "uniform", the folder of a policy (RUN/policy of
-            `tacit train`, `learn` or `improve`), a network FILE.onnx or FILE.safetensors (numbered layers NAME.weight
-            and NAME.bias, a softmax on the outputs), or your own package.module:function from observations to
-            probabilities.
-        policy_from: where that policy comes from, to be declared once the ledger holds a release: "public" (it owes
-            nothing to these records), or every plan of the ledger, or folder of a run, that it was made from. The
-            folder of a policy that was released under this ledger needs none.
-        activation: between the layers of a network FILE.safetensors; by default relu.
-        method: "residual" (values of states and of the policy), "pdis" and "wpdis" (importance sampling), "fqe"
-            (fitted Q), "dr" (doubly robust); to compare with: "gpope", "ssp" (DP-LSTD), "lsw", "lsl".
-        features: of the value function: "one-hot" or "one-hot:STATES" (discrete observations), "fourier:ORDER", or
-            your own package.module:function from observations to numbers.
-        behaviour: a known behaviour policy in place of logged propensities, in the words of --policy; or "model", a
-            private one of softmax regression, which a share of the budget is spent on.
-        behaviour_share: that share (of 1 / sigma^2); 0.3 by default.
-        behaviour_features: of the model, in the words of --features; by default one-hot, or Fourier of order 2 along
-            each dimension.
-        behaviour_source: how it is known: environment, physics, declared or public_data.
-        level: nominal coverage of the interval; it gets wider where evaluations came before the policy.
-        overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
-        nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
-        json: print the result as one JSON object; everything else goes to stderr.
-    """
-
-    data: Positional[Path]
-    out: Path
-    unit: str
-    relation: Relation
-    population: int
-    gamma: float
-    horizon: int
-    range: tuple[float, float] | None = None
-    find_range: bool = False
-    episodes_per_unit: int = 1
-    policy: str = "behaviour"
-    policy_from: tuple[str, ...] = ()
-    activation: Activation | None = None
-    method: EvaluationMethod = "residual"
-    features: str | None = None
-    behaviour: str | None = None
-    behaviour_share: float | None = None
-    behaviour_features: str | None = None
-    behaviour_source: Literal["environment", "physics", "declared", "public_data"] | None = None
-    level: float = 0.95
-    overlap: float | None = None
-    nonprivate_diagnostics: bool = False
-    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,17 @@ import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from types import SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tyro.conf import Positional, arg
 
+from tacit.cli import console
 from tacit.cli.options import PlanCommand, made
-from tacit.methods import Task
+from tacit.methods import Task, list_names
 from tacit.study.study import Study
+
+CERTIFICATE = "certificate.json"
 
 _STUDY = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta")
 """What a command tells the study of its records."""
@@ -28,11 +31,13 @@ class VerbCommand(PlanCommand):
         data: folder of the private records (`tacit data import` writes one).
         out: folder of the run; it will hold nothing private.
         dry_run: print the promise and stop: no record is read and nothing is spent.
+        json: print the result as one JSON object; everything else goes to stderr.
     """
 
     data: Positional[Path]
     out: Path
     dry_run: bool = False
+    json: bool = False
 
 
 def command_of(verb: Task) -> type[VerbCommand]:
@@ -44,7 +49,7 @@ def command_of(verb: Task) -> type[VerbCommand]:
         written = SimpleNamespace(__annotations__={name: parameters[name].annotation for name in names})
         hints = get_type_hints(written, inspect.unwrap(function).__globals__)
         for name in names:
-            kind = hints[name]
+            kind = Literal[list_names(verb)] if name == "method" else _in_words(hints[name])
             default = parameters[name].default
             default = dataclasses.MISSING if default is inspect.Parameter.empty else default
             fields.append((name, Annotated[kind, arg(help=meanings[name])], dataclasses.field(default=default)))
@@ -60,16 +65,31 @@ def command_of(verb: Task) -> type[VerbCommand]:
 
 def run(command: Any) -> None:
     """Carry the verb of a command out, or say what it would promise."""
-    from tacit.cli.console import Console, say
+    with console.aside(command.json):
+        told = _told(command)
+    if command.json:
+        console.say_json(told)
 
-    study = Study(command.data, **{name: getattr(command, name) for name in _STUDY}, narrator=Console())
-    method = getattr(study, command._verb)
+
+def _told(command: Any) -> dict[str, Any]:
+    """What `--json` prints: the promise, and what was released under it."""
+    study = Study(command.data, **{name: getattr(command, name) for name in _STUDY}, narrator=console.Console())
     words = {name: getattr(command, name) for name in _own(getattr(Study, command._verb))} | command.settings
     if command.dry_run:
-        say(str(study.request(command._verb, **words)))
-        say("Dry run: no record was read and nothing was spent.")
-        return
-    method(**words, out=command.out, track=command.track)
+        request = study.request(command._verb, **words)
+        console.say(str(request))
+        console.say("Dry run: no record was read and nothing was spent.")
+        return {"promise": str(request.plan)}
+    release, request = study.carry_out(command._verb, **words, out=command.out, track=command.track)
+    figures = {} if request.summary is None else request.summary(release.value)
+    return {"promise": str(request.plan), **figures, "certificate": str(command.out / CERTIFICATE)}
+
+
+def _in_words(kind: Any) -> Any:
+    """The type of an argument as a command line has it: there, what may be an object is said in words."""
+    if get_origin(kind) in (Union, UnionType) and Any in get_args(kind):
+        return Union[tuple(each for each in get_args(kind) if each is not Any)]  # noqa: UP007
+    return kind
 
 
 def _own(method: Callable[..., Any]) -> tuple[str, ...]:
@@ -89,7 +109,10 @@ def _meanings(function: Callable[..., Any]) -> dict[str, str]:
 
 if TYPE_CHECKING:
 
+    class Evaluate(VerbCommand):
+        """As it is made below."""
+
     class Improve(VerbCommand):
         """As it is made below."""
 else:
-    Improve = command_of("improve")
+    Evaluate, Improve = command_of("evaluate"), command_of("improve")

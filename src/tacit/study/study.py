@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import PlanError
+from tacit.study import evaluate as evaluating
 from tacit.study import improve as improving
 from tacit.study.narration import Narrator, Quiet, in_python
-from tacit.study.verbs import verb
+from tacit.study.verbs import Request, carried_out, verb
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
+    from tacit.privacy.certificate.certificate import Release
     from tacit.privacy.ledger.ledger import LedgerView
 
 
@@ -83,6 +85,7 @@ class Study:
                     remedy="name it, and name the same one whenever these people's records are used",
                 )
 
+    evaluate = verb(evaluating.evaluate)
     improve = verb(improving.improve)
 
     @property
@@ -98,19 +101,27 @@ class Study:
         """
         return self.request(verb, **words).plan
 
-    def request(self, verb: str, **words: Any) -> Any:
-        """A verb's words, checked and planned (`tacit.study.verbs.Request`).
+    def request(self, verb: str, **words: Any) -> Request[Any]:
+        """A verb's words, checked and planned.
 
         Raises:
             PlanError: there is no such verb.
             TacitError: what the verb itself would refuse before it reads a record.
         """
-        ask = getattr(getattr(Study, verb, None), "__wrapped__", None)
-        if ask is None:
-            known = ", ".join(sorted(name for name, method in vars(Study).items() if hasattr(method, "__wrapped__")))
-            raise PlanError(f"there is no verb {verb!r}", where="Study", expected=f"one of {known}", remedy="name one")
         with in_python(self.curator.narrator):
-            return ask(self.curator, **words)
+            request: Request[Any] = _asking(verb)(self.curator, **words)
+            return request
+
+    def carry_out(self, verb: str, **words: Any) -> tuple[Release[Any], Request[Any]]:
+        """What a verb releases, and what it was asked for; `study.evaluate(...)` is the release alone.
+
+        Raises:
+            PlanError: there is no such verb.
+            TacitError: what the verb itself raises.
+        """
+        request = self.request(verb, **words)
+        with in_python(self.curator.narrator):
+            return carried_out(self.curator, _asking(verb), request, words), request
 
     @property
     def ledger(self) -> LedgerView | None:
@@ -140,3 +151,12 @@ class Study:
             f"Left     epsilon {max(0.0, view.epsilon - epsilon):.6g}, delta {max(0.0, view.delta - delta):.3g}",
         ]
         return "\n".join((*lines, *(f"Release  {plan.method}, epsilon {plan.epsilon:.6g}" for plan in view.plans())))
+
+
+def _asking(verb: str) -> Any:
+    """The function that checks the words of a verb."""
+    ask = getattr(getattr(Study, verb, None), "__wrapped__", None)
+    if ask is None:
+        known = ", ".join(sorted(name for name, method in vars(Study).items() if hasattr(method, "__wrapped__")))
+        raise PlanError(f"there is no verb {verb!r}", where="Study", expected=f"one of {known}", remedy="name one")
+    return ask

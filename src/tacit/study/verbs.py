@@ -28,11 +28,13 @@ class Request(Generic[Value]):
         plan: calibrated.
         carry_out: reserves, fits, releases and saves, by the settings that a run is resumed with.
         more: lines on the promise beside those of the plan.
+        summary: what was released, as JSON values by their names; None of a verb whose release is no figures.
     """
 
     plan: Any
     carry_out: Callable[[Mapping[str, Any]], Release[Value]]
     more: tuple[str, ...] = ()
+    summary: Callable[[Value], Mapping[str, Any]] | None = None
 
     def __str__(self) -> str:
         return "\n".join((str(self.plan), *self.more))
@@ -45,11 +47,17 @@ def verb(ask: Callable[Concatenate[Curator, P], Request[Value]]) -> Callable[Con
     def method(study: Any, /, *args: P.args, **kwargs: P.kwargs) -> Release[Value]:
         curator: Curator = study.curator
         with in_python(curator.narrator):
-            request = ask(curator, *args, **kwargs)
-            curator.narrator.say(str(request))
-            return request.carry_out(settings_of(curator, ask, kwargs))
+            return carried_out(curator, ask, ask(curator, *args, **kwargs), kwargs)
 
     return method
+
+
+def carried_out(
+    curator: Curator, ask: Callable[..., Request[Value]], request: Request[Value], words: Mapping[str, Any]
+) -> Release[Value]:
+    """Say what a request promises, and carry it out."""
+    curator.narrator.say(str(request))
+    return request.carry_out(settings_of(curator, ask, words))
 
 
 def settings_of(curator: Curator, ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,192 @@
+"""Policies that a study is asked about: files, folders of releases, functions of the user's, or policies themselves."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.agents.features import fits
+from tacit.data.memory import Memory
+from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.errors import FileError, PlanError, TacitError
+from tacit.methods.experts.learned import Learned as Taught
+from tacit.methods.improvement import Improvement
+from tacit.methods.off_policy_evaluation.features import ends
+from tacit.methods.off_policy_evaluation.policies import Callable, Network, Policy, Uniform, imported
+from tacit.methods.off_policy_evaluation.targets import policy_in
+from tacit.methods.policy_gradient import Learned
+from tacit.privacy.certificate.certificate import Release
+from tacit.study.words import refused
+
+Activation = Literal["relu", "tanh"]
+"""Between the layers of a network."""
+STATE_DICT = ".safetensors"
+
+
+def memory_of(value: Any) -> Memory | None:
+    """What a released policy acts on in place of observations, if that is a memory."""
+    return value.memory if isinstance(value, Improvement) else None
+
+
+def released_policy(folder: Path) -> Release[Any]:
+    """The policy of a run of `tacit train`, `tacit learn` or `tacit improve`.
+
+    Raises:
+        FileError: the folder is damaged or holds something else.
+        CertificateError: the certificate does not recompute.
+    """
+    from tacit import hub
+
+    inside = folder / "policy"
+    if not folder.is_dir() or not any((folder / name).exists() for name in (hub.MODEL, hub.CONFIG)):
+        run = inside.is_dir()
+        what = "this is the folder of a run" if run else "there is no policy in this folder"
+        if not folder.is_dir():
+            what = "this is a file" if folder.exists() else "there is no such folder"
+        raise FileError(
+            what,
+            where=str(folder),
+            expected="the folder of a policy, RUN/policy of a run of `tacit train`, `tacit learn` or `tacit improve`",
+            remedy=f"did you mean {inside}" if run else "check the path, or go on with the run (--resume)",
+        )
+    release = hub.load(folder)
+    if not isinstance(release.value, Learned | Taught | Improvement):
+        moves = hasattr(release.value, "generate")
+        raise FileError(
+            f"the release is a {'simulator of movement' if moves else 'synthesizer'}, and does not act",
+            where=str(folder),
+            expected="the policy of a run of `tacit train`, `tacit learn` or `tacit improve`",
+            remedy=f"draw {'days' if moves else 'rows'} from it with `tacit {'generate' if moves else 'sample'}`",
+        )
+    return release
+
+
+def release_of(words: str | Any) -> Release[Any] | None:
+    """The release that these words name, by its folder or as itself; None where they name something else.
+
+    Raises:
+        FileError, CertificateError: the folder holds no policy.
+    """
+    if isinstance(words, Release):
+        return words
+    return released_policy(Path(words)) if isinstance(words, str | Path) and Path(words).is_dir() else None
+
+
+def remembered(*words: str | Any) -> Memory | None:
+    """The memory that the policies of these words act on, where one is a release that has one.
+
+    Raises:
+        PlanError: they act on different ones, and there is one set of records.
+        FileError, CertificateError: a folder holds no policy.
+    """
+    releases = [release for each in words if (release := release_of(each)) is not None]
+    memories = [memory_of(release.value) for release in releases]
+    if len(set(memories)) > 1:
+        raise refused("--policy, --behaviour", "one acts on another memory", "policies of one memory", "name another")
+    return memories[0] if memories else None
+
+
+def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activation | None) -> Policy:
+    """The policy of these words, tried on the ends of the public bounds.
+
+    Args:
+        words: "uniform", a file of a network, a folder or a release of a policy, "package.module:function", or a
+            policy of `tacit.off_policy_evaluation`.
+        spec: the public bounds.
+        option: that names it, for errors.
+        activation: between the layers of a file that does not say it.
+
+    Raises:
+        PlanError: its words are of no known form, or it does not fit the observations or the actions.
+        FileError, CertificateError: there is no such file or folder, or it holds no policy.
+    """
+    space, network = spec.action, _named(words, option, activation)
+    if not isinstance(space, Discrete):
+        raise PlanError(
+            "the actions are continuous",
+            where=option,
+            expected="records of discrete actions, or --policy behaviour",
+            remedy="cut the actions into public bins before importing the records",
+        )
+    if isinstance(words, str | Path):
+        policy: Policy = network or (Uniform(space.n) if words == "uniform" else Callable(str(words), space.n))
+    else:
+        policy = network or words
+    if policy.actions != space.n:
+        raise PlanError(
+            f"the policy has {policy.actions} actions",
+            where=option,
+            expected=f"{space.n}, as the records have",
+            remedy="choose a policy for these actions",
+        )
+    if isinstance(network, Network) and not _takes(network, spec.observation):
+        raise unfit(option, "a network that takes the observation, or of a discrete one its indicators or its number")
+    probabilities = np.asarray(tried(policy.probabilities, option, spec))
+    if not np.isfinite(probabilities).all():
+        raise unfit(option, "finite probabilities")
+    return policy
+
+
+def _named(words: str | Any, option: str, activation: Activation | None) -> Any:
+    """The policy of a release or of a network's file that these words name; None where they name none."""
+    release = release_of(words)
+    if release is not None:
+        return policy_in(release)
+    if not isinstance(words, str | Path):
+        return None
+    text, path = str(words), Path(words)
+    if ":" in text:
+        own_function(text)
+    elif path.suffix or os.sep in text:
+        return Network.load(path, activation=activation or "relu")
+    elif text not in ("behaviour", "uniform"):
+        expected = "behaviour, uniform, a .safetensors or .onnx file, the folder of a policy or package.module:function"
+        raise unknown(option, text, expected)
+    return None
+
+
+def _takes(network: Network, space: Space) -> bool:
+    if network.features is not None:
+        return fits(network.features, space)
+    inputs = network.layers[0][0].shape[1]
+    return inputs == space.size or (isinstance(space, Discrete) and inputs == 1)
+
+
+def tried(function: Any, option: str, spec: PublicSpec) -> Any:
+    """What a function makes of the two ends of the public bounds; no record is involved."""
+    try:
+        return function(ends(spec.observation))
+    except TacitError:
+        raise
+    except Exception as error:
+        raise unfit(option, f"a function of observations within the public bounds ({type(error).__name__})") from None
+
+
+def own_function(words: str) -> Any:
+    """The user's function of this name, whose module may lie in the working folder, after everything installed.
+
+    Raises:
+        PlanError: there is none.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    return imported(words)
+
+
+def unknown(option: str, text: str, expected: str) -> PlanError:
+    """Words that say nothing."""
+    return PlanError(f"{text!r} is of no known form", where=option, expected=expected, remedy="choose one of these")
+
+
+def unfit(option: str, expected: str) -> PlanError:
+    """A policy or features for other observations."""
+    return PlanError(
+        "it does not fit the observations",
+        where=option,
+        expected=expected,
+        remedy="try it on invented observations of these public bounds",
+    )
