@@ -86,10 +86,13 @@ def test_a_policy_is_evaluated_as_an_object_or_as_what_the_study_released(logs: 
 def test_records_in_memory_need_a_ledger_that_outlives_them(people: Trajectories, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"expected ledger= with the file"):
         study_of(people)
-    study = study_of(people, ledger=tmp_path / "people.ledger")
-    study.improve(epsilon=2.0, delta=1e-4, **WORDS)
+    study = study_of(people, ledger=tmp_path / "people.ledger", budget_epsilon=4.0, budget_delta=1e-3)
+    study.evaluate(epsilon=1.0, delta=1e-4, method="pdis", **WORDS)
+    study.evaluate(epsilon=1.0, delta=1e-4, method="pdis", level=0.9, **WORDS)
     assert study.ledger is not None
     assert study.ledger.spent()[0] == pytest.approx(2.0, rel=1e-3)
+    with pytest.raises(DataError, match="a second ledger for the same records would double the budget"):
+        study_of(people, ledger=tmp_path / "another").evaluate(epsilon=1.0, delta=1e-4, method="pdis", **WORDS)
 
 
 def test_a_table_is_read_when_it_is_needed_and_its_ledger_lies_beside_it(people: Trajectories, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -427,3 +427,22 @@ class Trajectories:
 
     def __repr__(self) -> str:
         return f"Trajectories(spec={self.spec!r}, simulated={self.simulated})"
+
+
+def held_by_one(data: Trajectories) -> Callable[[], Trajectories]:
+    """What opens records in memory for the vaults of one study, which follow one another under one ledger.
+
+    At its first call the records are sealed, so that no vault of another ledger gets them.
+
+    Raises:
+        DataError: at that call, where another vault holds them.
+    """
+    held: list[Records] = []
+
+    def open() -> Trajectories:
+        if not held:
+            data._seal()
+            held.append(data._records)
+        return Trajectories(held[0], data.spec, simulated=data.simulated)
+
+    return open

@@ -56,7 +56,7 @@ def source_of(
         DataError: the units have another name, or the bounds are missing, or something was said that has no meaning.
         FileError: there are no such records.
     """
-    from tacit.data.trajectories import Trajectories
+    from tacit.data.trajectories import Trajectories, held_by_one
 
     path = Path(records) if isinstance(records, str | os.PathLike) else None
     table = not isinstance(records, Trajectories) and (path is None or not (path / "spec.json").is_file())
@@ -71,7 +71,7 @@ def source_of(
             remedy=f"leave {name}= out",
         )
     if isinstance(records, Trajectories):
-        return Source("Study", records.spec, unit, records.simulated, None, lambda: records)
+        return Source("Study", records.spec, unit, records.simulated, None, held_by_one(records))
     if not table:
         from tacit.data.store import read_spec
         from tacit.study.account import require_unit
