@@ -110,7 +110,7 @@ REFUSALS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError,
 """What `main` answers as a file that cannot be read, beside the two of its own."""
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [250, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_edits_are_refused_or_printed_as_declared(verifier: Any, count: int) -> None:
     records = [read(path) | {"signature": None} for path in GOLDEN if path.stem not in UNKNOWN]
     refusals = (verifier.Refused, verifier.NotRecomputable, *REFUSALS)

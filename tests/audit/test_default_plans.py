@@ -87,7 +87,7 @@ def counted_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("plant", [twice_the_rate, counted_twice])
-@pytest.mark.parametrize("name", ["privorl-j@0.1", "privorl-people", *LONG[:2]])
+@pytest.mark.parametrize("name", ["privorl-people", pytest.param("privorl-j@0.1", marks=pytest.mark.slow), *LONG[:2]])
 def test_a_wrong_rate_and_a_double_count_are_refuted(
     name: str, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,7 +92,7 @@ def certified(delta: float, *, rate: float, sigma: float) -> float:
     ("door", "trials", "share"),
     [
         (sum_door, 2_000, 0.7),
-        (gradient_door, 1_000, 0.6),
+        pytest.param(gradient_door, 1_000, 0.6, marks=pytest.mark.slow),
         pytest.param(sum_door, 16_000, 0.7, marks=pytest.mark.slow),
         pytest.param(gradient_door, 4_000, 0.7, marks=pytest.mark.slow),
     ],

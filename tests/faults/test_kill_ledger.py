@@ -23,10 +23,11 @@ def run(mode: str, kills: int, seed: int) -> Counter[str]:
     return Counter(json.loads(done.stdout))
 
 
-def test_a_thousand_kills_release_no_step_twice() -> None:
-    found = run("claim_first", 1000, seed=1)
-    assert found["kills"] >= 1000
-    assert found["released"] > 500, "the children hardly ran"
+@pytest.mark.parametrize("kills", [400, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_a_thousand_kills_release_no_step_twice(kills: int) -> None:
+    found = run("claim_first", kills, seed=1)
+    assert found["kills"] >= kills
+    assert found["released"] > kills / 2, "the children hardly ran"
     assert found["killed_in_transaction"] > 0, "no kill fell into a transaction"
     bad = ("twice", "unclaimed", "over_plan", "over_budget", "verify_failed", "torn_view", "child_failed")
     assert {name: found[name] for name in bad} == dict.fromkeys(bad, 0)
