@@ -17,7 +17,7 @@ from tacit.cli.declarations import (
     LedgerShow,
     LedgerVerify,
 )
-from tacit.cli.keys import signing_key
+from tacit.cli.sharing import signing_key
 from tacit.errors import CertificateError, LedgerError
 from tacit.evaluation import audits
 from tacit.privacy.certificate import markdown as certificate_label

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, subcommand
 
+from tacit import plain_files
 from tacit.cli.console import say
+from tacit.errors import FileError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +68,6 @@ def push(command: HubPush) -> None:
     Raises:
         FileError, CertificateError: the folder may not be published.
     """
-    from tacit.cli.keys import signing_key
     from tacit.hub import sharing
 
     key = None if command.private_key is None else signing_key(command.private_key)
@@ -93,3 +98,26 @@ def pull(command: HubPull) -> None:
     say(f"Recomputed: epsilon = {check.epsilon:.6g} at delta = {check.delta:.3g}, as the certificate states.")
     say(f"Signed by {check.signed_by}." if check.signed_by else "Not signed: this shows no author.")
     say(f"The release is in {found.path}.")
+
+
+def signing_key(path: Path) -> Ed25519PrivateKey:
+    """The key in a PEM file.
+
+    Raises:
+        FileError: the key is not a readable Ed25519 key.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    key = None
+    with suppress(OSError, ValueError, TypeError, UnsupportedAlgorithm):
+        key = load_pem_private_key(plain_files.read(path), password=None)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise FileError(
+            "the file is missing or holds no Ed25519 private key without a password",
+            where=str(path),
+            expected="a PEM file",
+            remedy="make one with: openssl genpkey -algorithm ed25519 -out key.pem",
+        )
+    return key

@@ -59,9 +59,9 @@ def source_of(
     from tacit.data.trajectories import Trajectories, held_by_one
 
     path = Path(records) if isinstance(records, str | os.PathLike) else None
-    table = not isinstance(records, Trajectories) and (path is None or not (path / "spec.json").is_file())
-    if table and path is not None and path.suffix == "":
-        table = path.is_dir() and not (path / "spec.json").exists() and any(path.iterdir())
+    # A path without an ending and without bounds beside it is meant for a folder that was imported.
+    folder = path is not None and ((path / "spec.json").is_file() or (path.suffix == "" and spec is None))
+    table = not isinstance(records, Trajectories) and not folder
     if not table and (spec is not None or reading):
         name = "spec" if spec is not None else next(iter(reading))
         raise DataError(
@@ -93,9 +93,9 @@ def _table(
     if spec is None:
         raise DataError(
             "the public bounds of this table are missing",
-            where="Study",
-            expected="spec= with a file of bounds (`tacit spec init` writes a template), or a PublicSpec",
-            remedy="declare bounds that are known without the data",
+            where="Study" if path is None else str(path),
+            expected="a folder that `tacit data import` wrote, or in Python a table with spec=",
+            remedy="declare bounds that are known without the data (`tacit spec init` writes a template)",
         )
     bounds = spec_files.read(Path(spec)) if isinstance(spec, str | os.PathLike) else spec
     simulated = bool(reading.pop("simulated", False))
