@@ -216,12 +216,12 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 415,
-    "lines": 84_800,
-    "functions": 5_050,
-    "private functions of at most three lines used once": 80,
+    "files": 411,
+    "lines": 84_500,
+    "functions": 5_020,
+    "private functions of at most three lines used once": 54,
     "class names defined more than once": 71,
-    "docstring lines on names that are not public": 890,
+    "docstring lines on names that are not public": 870,
     "errors of more than two lines": 540,
     "lines of these errors": 3_140,
 }

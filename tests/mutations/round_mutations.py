@@ -102,7 +102,7 @@ def pool_read_again(patch: pytest.MonkeyPatch) -> None:
     real = UserVault.enroll
 
     def enroll(self: UserVault, run: Any, actor: Any) -> None:
-        self._pool = self._pools()
+        self._pools_of[run.plan_id] = self._pools()
         real(self, run, actor)
 
     patch.setattr(UserVault, "enroll", enroll)

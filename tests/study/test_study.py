@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import tacit
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
-from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanError
+from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanError, SealedError
 from tacit.methods.off_policy_evaluation import Uniform
 from tacit_worlds import clinic
 
@@ -107,13 +108,86 @@ def test_a_table_is_read_when_it_is_needed_and_its_ledger_lies_beside_it(people:
         frame[flag.removesuffix("s")] = columns[flag]
     frame.to_csv(tmp_path / "visits.csv", index=False)
     study = tacit.Study(tmp_path / "visits.csv", unit="patient_id", population=PATIENTS, spec=spec, simulated=True)
-    assert study.unit.name == "patient"
+    assert study.unit.name == "patient_id"  # so that the ledger refuses another column of the same table
     study.improve(epsilon=2.0, delta=1e-4, **WORDS)
     assert (tmp_path / "visits.csv.ledger").exists()
     with pytest.raises(LedgerError, match="leave ledger= out"):
         tacit.Study(
             tmp_path / "visits.csv", unit="patient_id", population=PATIENTS, spec=spec, ledger=tmp_path / "another"
         ).improve(epsilon=0.1, delta=1e-5, **WORDS)
+
+
+def test_a_table_is_read_once_a_study_and_another_column_is_another_unit(people: Trajectories, tmp_path: Path) -> None:
+    frame = pd.DataFrame({name: np.zeros(40) for name in ("seen", "next_seen", "reward")})
+    frame["who"], frame["whom"], frame["action"] = np.arange(40), np.arange(40) // 2, np.arange(40) % 2
+    frame["termination"], frame["propensity"] = True, 0.5
+    seen = tacit.space_of(tacit.Column("seen", low=0.0, high=1.0))
+    reward = tacit.Box((0.0,), (1.0,))
+    spec = tacit.PublicSpec(seen, tacit.Discrete(2), reward, "declared", propensities=True)
+    words: dict[str, Any] = {"gamma": 1.0, "horizon": 1, "delta": 1e-4, "method": "pdis"}
+    how: dict[str, Any] = {"population": 50, "spec": spec, "ledger": tmp_path / "ledger", "budget_epsilon": 9.0}
+    study = tacit.Study(frame, unit="who", **how)
+    study.evaluate(epsilon=1.0, **words)
+    frame["who"] = frame["whom"]
+    study.evaluate(epsilon=1.0, level=0.9, **words)  # of the same people as before
+    with pytest.raises(LedgerError, match=r"protects every who of 50"):
+        tacit.Study(frame, unit="whom", **how).evaluate(epsilon=1.0, **words)
+    with pytest.raises(DataError, match="a column of ids is called 'episode'"):
+        tacit.Study(frame, unit="episode", **how)
+
+
+def test_records_that_a_study_opened_show_themselves_to_vaults_alone(tmp_path: Path) -> None:
+    columns: dict[str, Any] = clinic.collect(20, seed=5)
+    private = Trajectories.from_arrays(**columns, spec=clinic.spec(), unit_name="patient")
+    study = tacit.Study(private, unit="patient", population=20, ledger=tmp_path / "ledger")
+    opened = study.curator.source.open()
+    with pytest.raises(SealedError):
+        _ = opened.columns
+    with pytest.raises(SealedError):
+        _ = private.columns
+    with pytest.raises(DataError, match="a second ledger"):
+        tacit.Study(private, unit="patient", population=20, ledger=tmp_path / "other").curator.source.open()
+    again = tacit.Study(private, unit="patient", population=20, ledger=tmp_path / "ledger")
+    assert again.curator.source.open().spec == clinic.spec()
+    with pytest.raises(DataError, match="and unit= says 'doctor'"):
+        tacit.Study(private, unit="doctor", population=20, ledger=tmp_path / "ledger")
+
+
+def test_records_of_a_folder_keep_its_ledger_also_as_an_object(logs: Path, tmp_path: Path) -> None:
+    study_of(Trajectories.open(logs)).evaluate(epsilon=1.0, delta=1e-4, method="pdis", **WORDS)
+    assert logs.with_name("logs.ledger").exists()
+
+
+def test_a_declared_budget_has_a_delta_that_lasts_as_long(logs: Path) -> None:
+    study = study_of(logs, budget_epsilon=4.0)
+    for level in (0.95, 0.9, 0.85):
+        study.evaluate(epsilon=1.0, method="pdis", level=level, **WORDS)
+    assert study.ledger is not None
+    assert study.ledger.delta == pytest.approx(4 / 3_000)
+    with pytest.raises(BudgetExceeded):
+        study.evaluate(epsilon=2.0, method="pdis", **WORDS)
+    with pytest.raises(BudgetExceeded):
+        study.plan("improve", epsilon=2.0, **WORDS)
+
+
+def test_words_of_python_are_taken_as_they_are_meant(logs: Path, tmp_path: Path) -> None:
+    study = study_of(logs, budget_epsilon=9.0)
+    study.evaluate(
+        policy=Uniform(6), policy_from="public", epsilon=1.0, method="pdis", out=str(tmp_path / "a"), **WORDS
+    )
+    settings = json.loads((tmp_path / "a" / "run.json").read_text())["settings"]
+    assert (settings["policy"], settings["policy_from"]) == ("<Uniform>", ["public"])
+    assert study.plan("improve", epsilon=1.0, columns="0", **WORDS).columns == (0,)
+    for words, message in (
+        ({"adviec": 0.1}, r"adviec= is not a word of this verb.*did you mean advice="),
+        ({"fold": 0}, "fold= is not a word of this verb"),
+    ):
+        with pytest.raises(PlanError, match=message):
+            study.plan("improve", epsilon=1.0, **words, **WORDS)
+    with pytest.raises(PlanError, match="there is no method 'wdpis'"):
+        study.plan("evaluate", epsilon=1.0, method="wdpis", **WORDS)
+    with pytest.raises(PlanError, match="'NoneType' is of no known form"):
+        study.plan("evaluate", epsilon=1.0, policy=None, **WORDS)
 
 
 def test_what_has_no_meaning_is_refused_in_the_words_of_python(logs: Path, tmp_path: Path) -> None:

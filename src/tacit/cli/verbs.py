@@ -73,6 +73,9 @@ def run(command: Any) -> None:
 
 def _told(command: Any) -> dict[str, Any]:
     """What `--json` prints: the promise, and what was released under it."""
+    from tacit.data.store import read_spec
+
+    read_spec(command.data)  # refuses anything but a folder of records, in the words of one
     study = Study(command.data, **{name: getattr(command, name) for name in _STUDY}, narrator=console.Console())
     words = {name: getattr(command, name) for name in _own(getattr(Study, command._verb))} | command.settings
     if command.dry_run:
@@ -104,7 +107,7 @@ def _meanings(function: Callable[..., Any]) -> dict[str, str]:
     owner = Study if function is Study.__init__ else function
     _, _, text = (inspect.getdoc(owner) or "").partition("Args:\n")
     found = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", text.partition("\n\n")[0], re.MULTILINE)
-    return {name: " ".join(words.split()) for name, words in found}
+    return {name: re.sub(r" In Python .*?\.(?= |$)", "", " ".join(words.split())) for name, words in found}
 
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -52,9 +53,10 @@ class Trajectories:
     simulated: bool
     _records: Records
     _sealed: bool
+    _shown: bool  # whether anybody but a vault may look, before a vault has them
 
     def __init__(self, records: Records, spec: PublicSpec, *, simulated: bool) -> None:
-        self.__dict__.update(spec=spec, simulated=simulated, _records=records, _sealed=False)
+        self.__dict__.update(spec=spec, simulated=simulated, _records=records, _sealed=False, _shown=True)
 
     @classmethod
     def from_arrays(
@@ -235,7 +237,9 @@ class Trajectories:
             FileError: a file is missing, truncated, of another kind, or a link to outside the folder.
         """
         spec, simulated, records = read(folder)
-        return cls(records, spec, simulated=simulated)
+        opened = cls(records, spec, simulated=simulated)
+        opened.__dict__["_folder"] = Path(folder)
+        return opened
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the native format; the folder appears when it is complete.
@@ -257,8 +261,12 @@ class Trajectories:
             DataError: the observations are discrete, or have another number of columns than the memory.
         """
         memory.require_fit(self.spec.observation, where="Trajectories.remember")
-        columns = {**self.columns, **remembered(self.columns, self.episodes, memory)}
-        return Trajectories(dataclasses.replace(self._records, columns=columns), self.spec, simulated=self.simulated)
+        if self._sealed:
+            self._refuse_if_sealed("remember")
+        columns = {**self._columns, **remembered(self._columns, self._episodes, memory)}
+        made = Trajectories(dataclasses.replace(self._records, columns=columns), self.spec, simulated=self.simulated)
+        made.__dict__["_shown"] = self._shown
+        return made
 
     def named(self, names: NDArray[np.uint8], unit_key: UnitKey | None = None) -> Trajectories:
         """The same records under the names [U, 16] of their units' ids (`tacit.data.unit_keys.names`).
@@ -397,7 +405,7 @@ class Trajectories:
         self.__dict__["_sealed"] = True
 
     def _refuse_if_sealed(self, what: str) -> None:
-        if self._sealed and not self.simulated:
+        if (self._sealed or not self._shown) and not self.simulated:
             raise SealedError(
                 "the records are sealed in a vault",
                 where=f"Trajectories.{what}",
@@ -429,20 +437,38 @@ class Trajectories:
         return f"Trajectories(spec={self.spec!r}, simulated={self.simulated})"
 
 
-def held_by_one(data: Trajectories) -> Callable[[], Trajectories]:
+def held_by_one(data: Trajectories, ledger: Path) -> Callable[[], Trajectories]:
     """What opens records in memory for the vaults of one study, which follow one another under one ledger.
 
-    At its first call the records are sealed, so that no vault of another ledger gets them.
+    From its first call on the records are sealed: no vault of another ledger gets them, and what is opened shows them
+    to a vault alone.
+
+    Args:
+        data: the records.
+        ledger: the file of their ledger.
 
     Raises:
-        DataError: at that call, where another vault holds them.
+        DataError: at a call, where another ledger's study or vault holds them.
     """
-    held: list[Records] = []
+    place = os.path.realpath(ledger)
 
     def open() -> Trajectories:
-        if not held:
+        if vars(data).get("_ledger") != place:
             data._seal()
-            held.append(data._records)
-        return Trajectories(held[0], data.spec, simulated=data.simulated)
+            data.__dict__["_ledger"] = place
+        opened = Trajectories(data._records, data.spec, simulated=data.simulated)
+        opened.__dict__["_shown"] = False
+        return opened
 
     return open
+
+
+def called_units(data: Trajectories) -> str | None:
+    """What the ids of the units were called, where it was said; public."""
+    return data._records.unit
+
+
+def folder_of(data: Trajectories) -> Path | None:
+    """The folder that the records were opened from, if they lie in one."""
+    folder: Path | None = vars(data).get("_folder")
+    return folder

@@ -91,8 +91,8 @@ class Account:
         """Refuse any ledger but the one that the records began with, all of them.
 
         Where it lies is noted with each source of private records on first use, and looked for with folders that hold
-        a source and with what lies in one. So a copy or another place of the folder knows it too; a ledger that was
-        moved is known by the random name that it gave the records.
+        a source and with what lies in one. So a copy or another place of a folder that was imported knows it too (a
+        copy of a table does not); a ledger that was moved is known by the random name that it gave the records.
 
         Raises:
             LedgerError: `ledger` names another, the one that was noted is gone, or another one lies in its place.
@@ -152,7 +152,8 @@ class Account:
             BudgetExceeded: what is left does not pay for it.
         """
         unit, epsilon, delta = promised(plan)
-        budget = (self.budget_epsilon or epsilon, self.budget_delta or delta)
+        whole = self.budget_epsilon or epsilon
+        budget = (whole, self.budget_delta or self._whole_delta(whole))
         charge = Charge(plans.bound(plan).epsilon, delta)
         if self.inside:
             return
@@ -210,7 +211,7 @@ class Account:
         begun = not path.exists()
         if begun:
             epsilon = self.epsilon if epsilon is None else epsilon
-            delta = self.delta if delta is None else delta
+            delta = self._whole_delta(epsilon) if delta is None else delta
         with Ledger(path, self.unit, epsilon=epsilon, delta=delta) as ledger:
             noted, before = list[Path](), len(ledger.entries())
             try:
@@ -250,6 +251,11 @@ class Account:
                     remedy="leave --ledger out, or make the place writable",
                 ) from None
             noted.append(path)
+
+    def _whole_delta(self, epsilon: float) -> float:
+        """The delta of a new budget of which epsilon alone was declared: as many times that of this run."""
+        # Half of 1 / population is the most that nobody asked for; a run that asks for more gets what it needs.
+        return max(self.delta, min(self.delta * max(1.0, epsilon / self.epsilon), 0.5 / self.unit.size))
 
     def _begun(self, ledger: Ledger) -> str:
         whole = f"New ledger {self.path}: budget ({ledger.epsilon:g}, {ledger.delta:g})"
@@ -321,17 +327,25 @@ def require_unit(data: Path, name: str, narrator: Narrator) -> None:
         DataError: `name` is another unit than the records'.
         FileError: the folder holds no records.
     """
-    known = read_unit(data)
+    require_name(read_unit(data), name, str(data), narrator, ids=read_spec(data)[2] == "id")
+
+
+def require_name(known: str | None, name: str, where: str, narrator: Narrator, *, ids: bool = True) -> None:
+    """`require_unit` of records whose ids are `known` to be called so; `ids` says whether their units have any.
+
+    Raises:
+        DataError: `name` is another unit than the records'.
+    """
     if known is not None and not known.rpartition("/")[2].casefold().startswith(name.casefold()):
         raise DataError(
             f"the units of these records are called {known!r}, and --unit says {name!r}",
-            where=str(data),
+            where=where,
             expected="a promise to the units whose ids the records have",
             remedy=f"give --unit {known}, or import the records again, with the column of the other ids (or, where "
             f"only the name differs, with --unit-name {name})",
         )
-    if known is None and read_spec(data)[2] == "id":
-        narrator.warn(f"{data} does not say whose ids it holds: that each unit is one {name} is not checked.")
+    if known is None and ids:
+        narrator.warn(f"{where} does not say whose ids it holds: that each unit is one {name} is not checked.")
 
 
 @contextmanager

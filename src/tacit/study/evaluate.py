@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tacit.privacy.certificate.certificate import Release
     from tacit.privacy.ledger.ledger import Ledger
     from tacit.privacy.vault.vault import Vault
+    from tacit.study.account import Account
     from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
 
@@ -112,7 +113,11 @@ def evaluate(
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the evaluation begins.
     """
     from tacit.methods.off_policy_evaluation import Problem
+    from tacit.study.account import Words
+    from tacit.study.folder import require_free
 
+    if method not in list_names("evaluate"):
+        raise refused(f"there is no method {method!r}", f"one of {', '.join(list_names('evaluate'))}", "name one")
     spec, promise = curator.source.spec, {"unit": curator.unit}
     problem = Problem(gamma=gamma, horizon=horizon, episodes_per_unit=episodes_per_unit, return_range=range)
     own = isinstance(policy, str) and policy == "behaviour"
@@ -157,8 +162,13 @@ def evaluate(
     if nonprivate_diagnostics and out is None:
         raise meaningless("--nonprivate-diagnostics", "it with --out, in whose private/ they are kept")
 
+    if out is not None:
+        require_free(out, resume=None)
+    account = curator.account(Words("people", "evaluation", "computed from", "evaluate"), epsilon, slack)
+    account.require_alike()  # whether the budget suffices shows with the records' ledger: it knows which fold judges
+
     def carry_out(options: Mapping[str, Any]) -> Release[Evaluation]:
-        return _release(curator, asked, (epsilon, slack), options, out, track, look=nonprivate_diagnostics)
+        return _release(curator, asked, account, options, out, track, look=nonprivate_diagnostics)
 
     more = () if alike is None else (f"Before it, a release of its own from the same budget:\n{alike}",)
     return Request(plan, carry_out, more, lambda value: {"evaluation": value.to_json()})
@@ -180,7 +190,7 @@ class _Comparison:
 def _release(
     curator: Curator,
     asked: _Comparison,
-    promise: tuple[float, float],
+    account: Account,
     options: Mapping[str, Any],
     out: Path | None,
     track: Path | None,
@@ -190,14 +200,10 @@ def _release(
     from tacit.methods.off_policy_evaluation import fit
     from tacit.methods.off_policy_evaluation.targets import words as named
     from tacit.privacy.vault.vault import Vault
-    from tacit.study.account import Words
-    from tacit.study.folder import VERIFY, RunFolder, Stopwatch, certify, finish, require_free
+    from tacit.study.folder import VERIFY, RunFolder, Stopwatch, certify, finish
     from tacit.study.policies import remembered
 
     narrator, watch, plan = curator.narrator, Stopwatch(), asked.plan
-    account = curator.account(Words("people", "evaluation", "computed from", "evaluate"), *promise)
-    if out is not None:
-        require_free(out, resume=None)
     with narrator.progress("Opening the records"):
         data, memory = curator.source.open(), remembered(asked.policy, asked.behaviour)
         data = data if memory is None else data.remember(memory)

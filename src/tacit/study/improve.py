@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tacit.evaluation.report.improvement import ImprovementReport
     from tacit.methods.improvement import Improvement, ImprovementPlan
     from tacit.privacy.certificate.certificate import Release
+    from tacit.study.account import Account
     from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
 
@@ -68,6 +69,8 @@ def improve(
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the learning begins.
     """
     from tacit.methods.improvement import ImprovementPlan, Problem
+    from tacit.study.account import Words
+    from tacit.study.folder import require_free
 
     spec = curator.source.spec
     problem = Problem(gamma=gamma, horizon=horizon, episodes_per_unit=episodes_per_unit, return_range=range)
@@ -79,8 +82,13 @@ def improve(
     plan = plan.calibrate(unit=curator.unit, epsilon=epsilon, delta=curator.delta(delta))
     notes = None if environment is None else {"environment": environment, "horizon": horizon, "repeat": 1}
 
+    if out is not None:
+        require_free(out, resume=None)
+    account = curator.account(Words("people", "improvement", "learned from", "improve"), epsilon, curator.delta(delta))
+    account.require_payable(plan)
+
     def carry_out(options: Mapping[str, Any]) -> Release[Improvement]:
-        return _release(curator, plan, options, out, track, notes)
+        return _release(curator, plan, account, options, out, track, notes)
 
     return Request(plan, carry_out)
 
@@ -88,6 +96,7 @@ def improve(
 def _release(
     curator: Curator,
     plan: ImprovementPlan,
+    account: Account,
     options: Mapping[str, Any],
     out: Path | None,
     track: Path | None,
@@ -96,15 +105,8 @@ def _release(
     from tacit import hub
     from tacit.methods.improvement import fit
     from tacit.privacy.vault.vault import Vault
-    from tacit.study.account import Words, promised
-    from tacit.study.folder import RunFolder, Stopwatch, certify, finish, require_free
+    from tacit.study.folder import RunFolder, Stopwatch, certify, finish
 
-    words = Words(people="people", doing="improvement", done="learned from", do="improve")
-    _, epsilon, delta = promised(plan)
-    account = curator.account(words, epsilon, delta)
-    if out is not None:
-        require_free(out, resume=None)
-    account.require_payable(plan)
     watch = Stopwatch()
     with RunFolder.wanted(out, "improve", options) as run:
         with curator.narrator.progress("Opening the records"):

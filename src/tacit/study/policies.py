@@ -116,9 +116,13 @@ def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activ
         policy: Policy = network or (Uniform(space.n) if words == "uniform" else Callable(str(words), space.n))
     else:
         policy = network or words
-    if policy.actions != space.n:
+    actions = getattr(policy, "actions", None)
+    if not isinstance(actions, int) or not hasattr(policy, "probabilities"):
+        expected = "words, a release, or a policy with actions and probabilities (tacit.off_policy_evaluation)"
+        raise unknown(option, type(policy).__name__, expected)
+    if actions != space.n:
         raise PlanError(
-            f"the policy has {policy.actions} actions",
+            f"the policy has {actions} actions",
             where=option,
             expected=f"{space.n}, as the records have",
             remedy="choose a policy for these actions",

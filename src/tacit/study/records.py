@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import DataError
+from tacit.errors import DataError, FileError, PlanError
 from tacit.study.narration import Narrator
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
     from tacit.data.trajectories import Trajectories
+
+_EACH_ROW = ("transition", "episode")
+"""What units are called that have no ids; a column of this name would be another unit by the same name."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Source:
         unit: what one protected unit is, in the singular.
         simulated: whether nobody is behind them.
         place: the folder or file that their ledger lies beside; None for records in memory.
-        open: reads them.
+        open: reads them, for a vault alone.
     """
 
     name: str
@@ -39,15 +41,22 @@ class Source:
 
 
 def source_of(
-    records: Any, unit: str, spec: PublicSpec | str | os.PathLike[str] | None, narrator: Narrator, **reading: Any
+    records: Any,
+    unit: str,
+    spec: PublicSpec | str | os.PathLike[str] | None,
+    ledger: Path | None,
+    narrator: Narrator,
+    **reading: Any,
 ) -> Source:
     """The source that somebody named.
 
     Args:
         records: a folder that `tacit data import` wrote, `Trajectories`, a file of a table (.csv, .parquet ...), or a
             table of pandas, Polars, Arrow or DuckDB.
-        unit: of a folder or of `Trajectories`, what one unit is; of a table, the column of its ids.
+        unit: of a folder or of `Trajectories`, what one unit is; of a table, the column of its ids, or ":transition" or
+            ":episode".
         spec: public bounds, or their file; needed for a table, and nothing else has them to be said.
+        ledger: file of the budget, which records in memory cannot do without.
         narrator: is told where the units' name cannot be checked.
         reading: how a table is read (see `Trajectories.from_frame`; of a CSV file also separator, decimal, encoding
             and missing).
@@ -55,14 +64,21 @@ def source_of(
     Raises:
         DataError: the units have another name, or the bounds are missing, or something was said that has no meaning.
         FileError: there are no such records.
+        PlanError: records in memory have no ledger.
     """
-    from tacit.data.trajectories import Trajectories, held_by_one
+    from tacit.data.trajectories import Trajectories, called_units, folder_of, held_by_one
+    from tacit.study.account import require_name, require_unit
 
     path = Path(records) if isinstance(records, str | os.PathLike) else None
-    # A path without an ending and without bounds beside it is meant for a folder that was imported.
-    folder = path is not None and ((path / "spec.json").is_file() or (path.suffix == "" and spec is None))
-    table = not isinstance(records, Trajectories) and not folder
-    if not table and (spec is not None or reading):
+    if isinstance(records, Trajectories):
+        path = folder_of(records)  # whose ledger lies beside the folder
+    table = not isinstance(records, Trajectories) and (path is None or not (path / "spec.json").is_file())
+    if table and (path is None or path.exists()):
+        return _table(records, path, unit, spec, ledger, **reading)
+    if table and spec is not None:
+        what, expected = "there is no such file", "one file, or one folder, of a table"
+        raise FileError(what, where=str(path), expected=expected, remedy="check the path")
+    if spec is not None or reading:
         name = "spec" if spec is not None else next(iter(reading))
         raise DataError(
             f"{name}= has no meaning for records that were imported before",
@@ -70,25 +86,41 @@ def source_of(
             expected="it for a table",
             remedy=f"leave {name}= out",
         )
-    if isinstance(records, Trajectories):
-        return Source("Study", records.spec, unit, records.simulated, None, held_by_one(records))
-    if not table:
-        from tacit.data.store import read_spec
-        from tacit.study.account import require_unit
+    if isinstance(records, Trajectories) and path is None:
+        require_name(called_units(records), unit, "Study", narrator)
+        place = _required(ledger)
+        return Source("Study", records.spec, unit, records.simulated, None, held_by_one(records, place))
+    from tacit.data.store import read_spec
 
-        assert path is not None
-        known, simulated, _ = read_spec(path)
-        require_unit(path, unit, narrator)
-        return Source(str(path), known, unit, simulated, path, lambda: Trajectories.open(path))
-    return _table(records, path, unit, spec, **reading)
+    assert path is not None
+    known, simulated, _ = read_spec(path)
+    require_unit(path, unit, narrator)
+    return Source(str(path), known, unit, simulated, path, lambda: Trajectories.open(path))
+
+
+def _required(ledger: Path | None) -> Path:
+    """The ledger of records in memory."""
+    if ledger is None:
+        raise PlanError(
+            "records in memory have no place that their ledger could lie beside",
+            where="Study",
+            expected="--ledger with the file that says what was spent on these people, also tomorrow",
+            remedy="name it, and name the same one whenever these people's records are used",
+        )
+    return ledger
 
 
 def _table(
-    records: Any, path: Path | None, unit: str, spec: PublicSpec | str | os.PathLike[str] | None, **reading: Any
+    records: Any,
+    path: Path | None,
+    unit: str,
+    spec: PublicSpec | str | os.PathLike[str] | None,
+    ledger: Path | None,
+    **reading: Any,
 ) -> Source:
     from tacit.data import spec_files
     from tacit.data.sources import frames, lake, sorting, tables
-    from tacit.data.trajectories import Trajectories
+    from tacit.data.trajectories import Trajectories, held_by_one
 
     if spec is None:
         raise DataError(
@@ -97,18 +129,22 @@ def _table(
             expected="a folder that `tacit data import` wrote, or in Python a table with spec=",
             remedy="declare bounds that are known without the data (`tacit spec init` writes a template)",
         )
+    if unit in _EACH_ROW:
+        what, expected = f"a column of ids is called {unit!r}", f'":{unit}" where each is a unit of its own'
+        raise DataError(what, where="Study", expected=expected, remedy="rename the column, or write the colon")
     bounds = spec_files.read(Path(spec)) if isinstance(spec, str | os.PathLike) else spec
     simulated = bool(reading.pop("simulated", False))
     style = {name: reading.pop(name) for name in ("separator", "decimal", "encoding", "missing") if name in reading}
     wanted = sorting.Wanted(unit, **reading)
+    place = _required(ledger) if path is None else (path.with_name(f"{path.name}.ledger") if ledger is None else ledger)
+    held: list[Callable[[], Trajectories]] = []
 
     def open() -> Trajectories:
-        table = frames.table_of(records) if path is None else lake.table_of([str(path)], tables.Style(**style))
-        return Trajectories(sorting.read(table, wanted, bounds, simulated=simulated), bounds, simulated=simulated)
+        if not held:  # once a study: a table that changes between two verbs would deal other people to the folds
+            table = frames.table_of(records) if path is None else lake.table_of([str(path)], tables.Style(**style))
+            read = Trajectories(sorting.read(table, wanted, bounds, simulated=simulated), bounds, simulated=simulated)
+            held.append(held_by_one(read, place))
+        return held[0]()
 
-    return Source("Study" if path is None else str(path), bounds, _noun(unit), simulated, path, open)
-
-
-def _noun(column: str) -> str:
-    """What one unit is by the name of its column: "patient" of patient_id."""
-    return re.sub(r"(?<=.)[ _-]?id$", "", column.removeprefix(":"), flags=re.IGNORECASE)
+    # The unit is called like its column, so that a ledger refuses another column of the same table.
+    return Source("Study" if path is None else str(path), bounds, unit.removeprefix(":"), simulated, path, open)

@@ -10,7 +10,7 @@ from tacit.errors import PlanError
 from tacit.study import evaluate as evaluating
 from tacit.study import improve as improving
 from tacit.study.narration import Narrator, Quiet, in_python
-from tacit.study.verbs import Request, carried_out, verb
+from tacit.study.verbs import Request, carried_out, plain, verb
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ class Study:
         print(study)                                                      # spent, left, releases
 
     Args:
-        records: folder of the private records (`tacit data import` writes one), a file of a table, a table of pandas,
-            Polars, Arrow or DuckDB, or `Trajectories`.
-        unit: what one protected unit is, in the singular ("patient"); of a table, the column of its ids.
+        records: folder of the private records (`tacit data import` writes one). In Python also a file of a table, a
+            table of pandas, Polars, Arrow or DuckDB, or `Trajectories`.
+        unit: what one protected unit is, in the singular ("patient"). In Python also the column of a table's ids.
         population: how many units there could be, as the public knows; never counted from the data.
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
         ledger: file of the budget of these records; by default beside them (DATA.ledger).
         budget_epsilon: the whole budget of the records, when the ledger is new (by default: the first run alone).
-        budget_delta: likewise.
+        budget_delta: likewise; by default it grows with the budget's epsilon, up to half of 1 / population.
         spec: public bounds of a table, or their file.
         narrator: is told what is promised and how far a run is; None tells nobody.
         reading: how a table is read (see `Trajectories.from_frame`).
@@ -68,22 +68,16 @@ class Study:
 
         narrator = Quiet() if narrator is None else narrator
         with in_python(narrator):
-            source = source_of(records, unit, spec, narrator, **reading)
+            place = None if ledger is None else Path(ledger)
+            source = source_of(records, unit, spec, place, narrator, **reading)
             self.curator = Curator(
                 source=source,
                 unit=Unit(source.unit, relation, population),
-                ledger=None if ledger is None else Path(ledger),
+                ledger=place,
                 budget_epsilon=budget_epsilon,
                 budget_delta=budget_delta,
                 narrator=narrator,
             )
-            if source.place is None and ledger is None:
-                raise PlanError(
-                    "records in memory have no place that their ledger could lie beside",
-                    where="Study",
-                    expected="--ledger with the file that says what was spent on these people, also tomorrow",
-                    remedy="name it, and name the same one whenever these people's records are used",
-                )
 
     evaluate = verb(evaluating.evaluate)
     improve = verb(improving.improve)
@@ -97,7 +91,7 @@ class Study:
         """The calibrated plan of a verb ("improve"), by the words that it would be called with; nothing is spent.
 
         Raises:
-            TacitError: what the verb itself would refuse before it reads a record.
+            TacitError: what the verb itself would refuse before it opens a ledger or reads a record.
         """
         return self.request(verb, **words).plan
 
@@ -106,10 +100,11 @@ class Study:
 
         Raises:
             PlanError: there is no such verb.
-            TacitError: what the verb itself would refuse before it reads a record.
+            TacitError: what the verb itself would refuse before it opens a ledger or reads a record.
         """
         with in_python(self.curator.narrator):
-            request: Request[Any] = _asking(verb)(self.curator, **words)
+            ask = _asking(verb)
+            request: Request[Any] = ask(self.curator, **plain(ask, words))
             return request
 
     def carry_out(self, verb: str, **words: Any) -> tuple[Release[Any], Request[Any]]:
@@ -121,7 +116,8 @@ class Study:
         """
         request = self.request(verb, **words)
         with in_python(self.curator.narrator):
-            return carried_out(self.curator, _asking(verb), request, words), request
+            ask = _asking(verb)
+            return carried_out(self.curator, ask, request, plain(ask, words)), request
 
     @property
     def ledger(self) -> LedgerView | None:

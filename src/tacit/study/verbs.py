@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
+from tacit.errors import PlanError
+from tacit.methods import Task, list_names
 from tacit.study.narration import in_python
+from tacit.study.words import offered
 
 if TYPE_CHECKING:
     from tacit.privacy.certificate.certificate import Release
@@ -47,9 +51,36 @@ def verb(ask: Callable[Concatenate[Curator, P], Request[Value]]) -> Callable[Con
     def method(study: Any, /, *args: P.args, **kwargs: P.kwargs) -> Release[Value]:
         curator: Curator = study.curator
         with in_python(curator.narrator):
-            return carried_out(curator, ask, ask(curator, *args, **kwargs), kwargs)
+            words: Any = plain(ask, kwargs)
+            return carried_out(curator, ask, ask(curator, *args, **words), words)
 
     return method
+
+
+def plain(ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
+    """Words as a command line would give them: paths of texts, and tuples of lists or of one text.
+
+    Raises:
+        PlanError: a word is not one of the verb's, nor of any plan of its methods.
+    """
+    known, task = inspect.signature(ask).parameters, cast(Task, ask.__name__)
+    options = {option for name in list_names(task) for option in offered(task, name)}
+    made = dict(words)
+    for name, value in words.items():
+        if name not in known and name not in options:
+            near = difflib.get_close_matches(name, {*known, *options}, n=1)
+            raise PlanError(
+                f"{name}= is not a word of this verb",
+                where=ask.__name__,
+                expected=f"{', '.join(sorted({*known, *options} - {'curator', 'settings'}))}",
+                remedy=f"did you mean {near[0]}=" if near else "leave it out",
+            )
+        kind = str(known[name].annotation) if name in known else ""
+        if kind.startswith("Path") and isinstance(value, str):
+            made[name] = Path(value)
+        elif kind.startswith("tuple[str") and isinstance(value, str | list):
+            made[name] = (value,) if isinstance(value, str) else tuple(value)
+    return made
 
 
 def carried_out(
@@ -67,7 +98,16 @@ def settings_of(curator: Curator, ask: Callable[..., Any], words: Mapping[str, A
     names = list(bound.arguments)[1:]  # but for the curator
     more = bound.arguments.get("settings", {})
     never = {"out", "resume", "track", "settings"}
-    return {**curator.settings, **{name: bound.arguments[name] for name in names if name not in never}, **more}
+    said = {name: _told(bound.arguments[name]) for name in names if name not in never}
+    return {**curator.settings, **said, **more}
+
+
+def _told(value: Any) -> Any:
+    """A word as a file of options has it; of an object, a release by its plan, what it is."""
+    if value is None or isinstance(value, bool | int | float | str | tuple | Path):
+        return value
+    certificate = getattr(value, "certificate", None)
+    return f"<{type(value).__name__}{'' if certificate is None else f' of plan {certificate.plan_id}'}>"
 
 
 def tracker(track: Path | None) -> JsonLines | None:

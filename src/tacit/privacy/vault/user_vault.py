@@ -129,7 +129,7 @@ class UserVault(BaseVault):
         | case | what happens |
         |---|---|
         | somebody comes again, or without an id | is served like everyone and contributes zero |
-        | the pool changes after a plan was admitted | it is as it was checked then, until the next plan is admitted |
+        | the pool changes after a plan was admitted | for this plan it is as it was checked then |
         | nobody comes, or fewer than expected | the divisor stays; noise is released |
         | more come than expected | all are served and contribute; answers have as many places as are expected |
         | no answer, or one after the round | zero; the contribution counts as made |
@@ -171,7 +171,9 @@ class UserVault(BaseVault):
         self._void_if_seeded()
         self._checks = IsolationChecks(users.spec)
         self._batch: _EnrolledBatch | None = None
-        self._pool: list[list[str]] = []  # who is known beforehand, as `_require_pool` read and checked it
+        # who is known beforehand, by the plan that was admitted; what `_require_pool` read last belongs to none yet
+        self._pools_of: dict[str, list[list[str]]] = {}
+        self._read: list[list[str]] = []
         self._streams: dict[tuple[str, str], CorrelatedNoise] = {}
 
     @property
@@ -183,6 +185,7 @@ class UserVault(BaseVault):
         """As `BaseVault.reserve`; from now on the ledger needs this register, at least as new as it is now."""
         with MUTEX:
             run = super().reserve(plan)
+            self._pools_of.setdefault(run.plan_id, self._read)  # of a plan that was refused nothing is kept
             arrivals.note_law(self.ledgers, exact=self._exact)
             self._note()
         return run
@@ -208,10 +211,11 @@ class UserVault(BaseVault):
         open_parts = [part for part in parts if self.steps_left(run, part.name)]
         if not open_parts:
             self.next_step(run, parts[0].name)  # raises PlanExhausted
-        placed = isinstance(parts[0], MET) and not self._pool
+        pools = self._pools_of[run.plan_id]
+        placed = isinstance(parts[0], MET) and not pools
         if hasattr(actor, "places") and not placed:
             raise refused("people of a pool have no places", "users who arrive, each in a place of their own")
-        people, admitted = self._arrivals(run, parts[0], self._pool)
+        people, admitted = self._arrivals(run, parts[0], pools)
         if not self.simulated or any(self.at_block_end(run, part.name) for part in open_parts):
             self._note()
 
@@ -451,7 +455,7 @@ class UserVault(BaseVault):
             unit_keys.require_no_twins(map(arrivals.key, pool), "UserVault", "exact" if self._exact else None)
         if max(map(len, pools), default=0) > self.unit.size:
             raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")
-        self._pool = pools
+        self._read = pools
 
     def _stream(self, run: Run, part: Sum) -> CorrelatedNoise:
         """The part's noise: a block of its own in every process, over the steps that were left when it began."""
