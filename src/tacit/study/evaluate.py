@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         BehaviourPolicy,
         Estimator,
         Evaluation,
-        Features,
         Origin,
         Policy,
         Problem,
@@ -286,6 +285,8 @@ def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str |
             raise meaningless("--features", "a method with a value function")
         fields["weighting"] = method
     else:
+        from tacit.study.policies import features_of
+
         fields["features"] = features_of(features, spec, "--features")
     return load(find_method("evaluate", method).plan)(**fields)
 
@@ -293,58 +294,12 @@ def _plan(method: str, fields: dict[str, Any], spec: PublicSpec, features: str |
 def _model(spec: PublicSpec, features: str | None, share: float | None) -> BehaviourModel:
     """The private model of the behaviour policy."""
     from tacit.methods.off_policy_evaluation import BehaviourModel
+    from tacit.study.policies import features_of
 
     model = BehaviourModel.of(spec)
     if features is not None:
         model = dataclasses.replace(model, features=features_of(features, spec, "--behaviour-features"))
     return model if share is None else dataclasses.replace(model, share=share)
-
-
-def features_of(named: str | None, spec: PublicSpec, option: str) -> Features:
-    """The feature map of these words, or the default one: one-hot, or Fourier of order 3.
-
-    Args:
-        named: "one-hot", "one-hot:STATES", "fourier:ORDER", "package.module:function" or None.
-        spec: the public bounds.
-        option: that names it, for errors.
-
-    Raises:
-        PlanError: the words are of no known form, or the features do not fit the observation.
-    """
-    import numpy as np
-
-    from tacit.data.spec import Box, Discrete
-    from tacit.methods.off_policy_evaluation import Custom, Fourier, OneHot
-    from tacit.study.policies import own_function, tried, unfit, unknown
-
-    space = spec.observation
-    default = "one-hot" if isinstance(space, Discrete) else "fourier:3"
-    kind, _, rest = (default if named is None else named).partition(":")
-
-    def whole(text: str) -> int:
-        if not text.isdecimal():
-            raise unknown(option, text, "a whole number after the colon, such as fourier:3 or one-hot:40")
-        return int(text)
-
-    phi: Features
-    if kind == "one-hot":
-        if not isinstance(space, Discrete):
-            what, expected = "one-hot features need a discrete observation", "fourier:ORDER or package.module:function"
-            raise words.refused(option, what, expected, "choose one of these for numbers")
-        phi = OneHot(whole(rest) if rest else space.n)
-    elif kind == "fourier":
-        box = Box((0.0,), (space.n - 1.0,)) if isinstance(space, Discrete) else space
-        labels = box.categories if any(box.categories) else None
-        phi = Fourier(whole(rest), box.low, box.high, labels=labels)
-    elif rest:
-        values = np.asarray(tried(own_function(str(named)), option, spec))
-        if values.ndim != 2 or len(values) != 2:
-            raise unfit(option, "numbers [N, n] for N observations")
-        phi = Custom(str(named), values.shape[1])
-    else:
-        raise unknown(option, kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
-    tried(phi, option, spec)
-    return phi
 
 
 def _target(policy: str | Any, spec: PublicSpec, activation: Literal["relu", "tanh"] | None) -> Target:

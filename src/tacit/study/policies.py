@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from tacit.agents.features import fits
+from tacit.agents.policy_files import Activation
 from tacit.data.memory import Memory
-from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.errors import FileError, PlanError, TacitError
 from tacit.methods.experts.learned import Learned as Taught
 from tacit.methods.improvement import Improvement
+from tacit.methods.off_policy_evaluation import Custom, Features, Fourier, OneHot
 from tacit.methods.off_policy_evaluation.features import ends
 from tacit.methods.off_policy_evaluation.policies import Callable, Network, Policy, Uniform, imported
 from tacit.methods.off_policy_evaluation.targets import policy_in
@@ -22,8 +24,6 @@ from tacit.methods.policy_gradient import Learned
 from tacit.privacy.certificate.certificate import Release
 from tacit.study.words import refused
 
-Activation = Literal["relu", "tanh"]
-"""Between the layers of a network."""
 STATE_DICT = ".safetensors"
 
 
@@ -158,6 +158,47 @@ def _takes(network: Network, space: Space) -> bool:
         return fits(network.features, space)
     inputs = network.layers[0][0].shape[1]
     return inputs == space.size or (isinstance(space, Discrete) and inputs == 1)
+
+
+def features_of(named: str | None, spec: PublicSpec, option: str) -> Features:
+    """The feature map of these words, or the default one: one-hot, or Fourier of order 3.
+
+    Args:
+        named: "one-hot", "one-hot:STATES", "fourier:ORDER", "package.module:function" or None.
+        spec: the public bounds.
+        option: that names it, for errors.
+
+    Raises:
+        PlanError: the words are of no known form, or the features do not fit the observation.
+    """
+    space = spec.observation
+    default = "one-hot" if isinstance(space, Discrete) else "fourier:3"
+    kind, _, rest = (default if named is None else named).partition(":")
+
+    def whole(text: str) -> int:
+        if not text.isdecimal():
+            raise unknown(option, text, "a whole number after the colon, such as fourier:3 or one-hot:40")
+        return int(text)
+
+    phi: Features
+    if kind == "one-hot":
+        if not isinstance(space, Discrete):
+            what, expected = "one-hot features need a discrete observation", "fourier:ORDER or package.module:function"
+            raise refused(option, what, expected, "choose one of these for numbers")
+        phi = OneHot(whole(rest) if rest else space.n)
+    elif kind == "fourier":
+        box = Box((0.0,), (space.n - 1.0,)) if isinstance(space, Discrete) else space
+        labels = box.categories if any(box.categories) else None
+        phi = Fourier(whole(rest), box.low, box.high, labels=labels)
+    elif rest:
+        values = np.asarray(tried(own_function(str(named)), option, spec))
+        if values.ndim != 2 or len(values) != 2:
+            raise unfit(option, "numbers [N, n] for N observations")
+        phi = Custom(str(named), values.shape[1])
+    else:
+        raise unknown(option, kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
+    tried(phi, option, spec)
+    return phi
 
 
 def tried(function: Any, option: str, spec: PublicSpec) -> Any:

@@ -114,10 +114,11 @@ class Study:
             PlanError: there is no such verb.
             TacitError: what the verb itself raises.
         """
-        request = self.request(verb, **words)
         with in_python(self.curator.narrator):
             ask = _asking(verb)
-            return carried_out(self.curator, ask, request, plain(ask, words)), request
+            words = plain(ask, words)
+            request: Request[Any] = ask(self.curator, **words)
+            return carried_out(self.curator, ask, request, words), request
 
     @property
     def ledger(self) -> LedgerView | None:

@@ -11,7 +11,7 @@ from tacit.data.spec import space_of
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Fourier
 from tacit.privacy.vault.invented import edge_rows, invented_rows
 from tacit.serialization import read, to_json
-from tacit.study.evaluate import features_of
+from tacit.study.policies import features_of
 
 SPEC = PublicSpec(
     observation=space_of(
