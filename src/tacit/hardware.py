@@ -26,10 +26,7 @@ def torch_device(name: str, *, where: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise HardwareError(
-            f"there is no device {name!r}",
-            where=where,
-            expected="a device of this machine that the installed PyTorch can use",
-            remedy='pass device="cpu", or install a PyTorch that was built for the accelerator',
-        ) from error
+        what, expected = f"there is no device {name!r}", "a device of this machine that the installed PyTorch can use"
+        remedy = 'pass device="cpu", or install a PyTorch that was built for the accelerator'
+        raise HardwareError(what, where=where, expected=expected, remedy=remedy) from error
     return device

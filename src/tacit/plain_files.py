@@ -138,12 +138,9 @@ def require_free(path: Path, what: str = "file") -> None:
         FileError: there is something of this name.
     """
     if os.path.lexists(path):
-        raise FileError(
-            f"the {what} exists already",
-            where=str(path),
-            expected="a name that is still free",
-            remedy=f"choose another {'name' if what == 'file' else what} or remove this one",
-        )
+        expected = "a name that is still free"
+        remedy = f"choose another {'name' if what == 'file' else what} or remove this one"
+        raise FileError(f"the {what} exists already", where=str(path), expected=expected, remedy=remedy)
 
 
 @contextlib.contextmanager
@@ -160,11 +157,7 @@ def new(path: Path) -> Iterator[Path]:
         yield partial
         os.link(partial, path)
     except OSError as error:
-        raise FileError(
-            "the file could not be written",
-            where=str(path),
-            expected="a writable folder with free space",
-            remedy="free some space or choose another folder",
-        ) from error
+        expected, remedy = "a writable folder with free space", "free some space or choose another folder"
+        raise FileError("the file could not be written", where=str(path), expected=expected, remedy=remedy) from error
     finally:
         partial.unlink(missing_ok=True)

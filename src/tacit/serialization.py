@@ -74,12 +74,9 @@ def from_json(cls: type[T], values: Any) -> T:
     try:
         return cast(T, _object(cls, values))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PlanError(
-            "a field is missing or unknown",
-            where=f"{cls.__name__}.from_json",
-            expected="the fields that this version writes",
-            remedy="use the version of tacit that wrote it",
-        ) from error
+        what = "a field is missing or unknown"
+        expected, remedy = "the fields that this version writes", "use the version of tacit that wrote it"
+        raise PlanError(what, where=f"{cls.__name__}.from_json", expected=expected, remedy=remedy) from error
 
 
 def holds_ones_own(cls: type, values: Mapping[str, Any]) -> bool:

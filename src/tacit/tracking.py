@@ -52,12 +52,10 @@ class JsonLines:
         try:
             self._path.open("a").close()
         except OSError as error:
-            raise FileError(
-                f"the file cannot be written ({error.strerror})",
-                where=str(path),
-                expected="a file in a folder that exists and can be written",
-                remedy="choose another path for the tracker",
-            ) from None
+            what = f"the file cannot be written ({error.strerror})"
+            expected = "a file in a folder that exists and can be written"
+            remedy = "choose another path for the tracker"
+            raise FileError(what, where=str(path), expected=expected, remedy=remedy) from None
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add a line, which is in the file when this returns; numbers that are not finite become null."""

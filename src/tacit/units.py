@@ -36,41 +36,27 @@ class Unit:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise PlanError(
-                "the unit has no name",
-                where="Unit",
-                expected="what one protected thing is, such as 'patient'",
-                remedy="name the unit",
-            )
+            what, expected = "the unit has no name", "what one protected thing is, such as 'patient'"
+            raise PlanError(what, where="Unit", expected=expected, remedy="name the unit")
         if not plain(self.name) or len(self.name) > LONGEST_NAME:
-            raise PlanError(
-                "the unit's name is too long, or has characters that are not seen as they are",
-                where=f"Unit({self.name[:80]!r})",
-                expected=f"what one protected thing is, such as 'patient', in at most {LONGEST_NAME} characters",
-                remedy="choose a plain name",
-            )
+            what = "the unit's name is too long, or has characters that are not seen as they are"
+            expected = f"what one protected thing is, such as 'patient', in at most {LONGEST_NAME} characters"
+            raise PlanError(what, where=f"Unit({self.name[:80]!r})", expected=expected, remedy="choose a plain name")
         if self.relation not in get_args(Relation):
-            raise PlanError(
-                "the neighbouring relation is missing or unknown",
-                where=f"Unit({self.name!r})",
-                expected=f"relation= one of {', '.join(get_args(Relation))}",
-                remedy="declare it: there is no default, because it decides what the promise means",
-            )
+            what = "the neighbouring relation is missing or unknown"
+            expected = f"relation= one of {', '.join(get_args(Relation))}"
+            remedy = "declare it: there is no default, because it decides what the promise means"
+            raise PlanError(what, where=f"Unit({self.name!r})", expected=expected, remedy=remedy)
         population = self.population
         if not isinstance(population, int) or isinstance(population, bool) or population < 2:
-            raise PlanError(
-                "the public population is missing or below 2",
-                where=f"Unit({self.name!r})",
-                expected="population= a whole number known without the data",
-                remedy="declare how many units there could be; it is never counted from the records",
-            )
+            what = "the public population is missing or below 2"
+            expected = "population= a whole number known without the data"
+            remedy = "declare how many units there could be; it is never counted from the records"
+            raise PlanError(what, where=f"Unit({self.name!r})", expected=expected, remedy=remedy)
         if population > LARGEST_POPULATION:
-            raise PlanError(
-                f"the public population is {population:,}",
-                where=f"Unit({self.name!r})",
-                expected=f"at most {LARGEST_POPULATION:,}",
-                remedy="declare how many units there could be",
-            )
+            what = f"the public population is {population:,}"
+            expected, remedy = f"at most {LARGEST_POPULATION:,}", "declare how many units there could be"
+            raise PlanError(what, where=f"Unit({self.name!r})", expected=expected, remedy=remedy)
 
     @property
     def size(self) -> int:

@@ -235,12 +235,9 @@ def collect(
         DataError: there is nobody, the unit is unknown, or the chance is out of range.
     """
     if patients < 1 or unit not in ("patient", "doctor") or not 0.0 <= lost < 1.0:
-        raise DataError(
-            "there is nobody, the unit is unknown or lost is no chance",
-            where="clinic.collect",
-            expected="patients of at least 1, unit patient or doctor, lost in [0, 1)",
-            remedy="correct the argument",
-        )
+        what = "there is nobody, the unit is unknown or lost is no chance"
+        expected, remedy = "patients of at least 1, unit patient or doctor, lost in [0, 1)", "correct the argument"
+        raise DataError(what, where="clinic.collect", expected=expected, remedy=remedy)
     staff = doctors() if staff is None else staff
     generator = np.random.default_rng(seed)
     person = generator.random((patients, 3))

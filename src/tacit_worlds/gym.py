@@ -59,12 +59,8 @@ def simulator(name: str, **parameters: Any) -> tuple[Domain, PublicSpec, int]:
         DataError: there is no such simulator, a parameter is out of range, or a package that it needs is missing.
     """
     if name not in SIMULATORS:
-        raise DataError(
-            f"there is no simulator {name!r}",
-            where="tacit_worlds.gym",
-            expected=f"one of {', '.join(SIMULATORS)}",
-            remedy="choose one of these",
-        )
+        what, expected = f"there is no simulator {name!r}", f"one of {', '.join(SIMULATORS)}"
+        raise DataError(what, where="tacit_worlds.gym", expected=expected, remedy="choose one of these")
     home, horizon, fixed = SIMULATORS[name]
     module, _, dynamics = home.partition(":")
     code = import_module(f"tacit_worlds.{module}")

@@ -76,12 +76,8 @@ class Locomotion:
 
     def __post_init__(self) -> None:
         if self.name not in ("HalfCheetah-v5", "Hopper-v5"):
-            raise DataError(
-                "there is no such robot",
-                where="Locomotion",
-                expected="HalfCheetah-v5 or Hopper-v5",
-                remedy="take tacit.envs.gym_domain.GymDomain for other environments",
-            )
+            what, remedy = "there is no such robot", "take tacit.envs.gym_domain.GymDomain for other environments"
+            raise DataError(what, where="Locomotion", expected="HalfCheetah-v5 or Hopper-v5", remedy=remedy)
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N, s], around the rest position."""
@@ -141,12 +137,8 @@ class _Physics:
         except ImportError:
             mujoco = None
         if mujoco is None:
-            raise DataError(
-                "MuJoCo is not installed",
-                where="Locomotion",
-                expected="the package mujoco",
-                remedy="install tacit[mujoco]",
-            )
+            what, expected = "MuJoCo is not installed", "the package mujoco"
+            raise DataError(what, where="Locomotion", expected=expected, remedy="install tacit[mujoco]")
         assets = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
         self.model: Any = mujoco.MjModel.from_xml_path(str(assets / file))
         self._memory: Any = mujoco.MjData(self.model)

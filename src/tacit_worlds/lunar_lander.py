@@ -57,12 +57,8 @@ class LunarLander(GymDomain):
     def __init__(self, gravity: float = 10.0, wind: float = 0.0, turbulence: float = 0.0) -> None:
         require_physical("LunarLander", {"gravity": gravity}, {"wind": wind, "turbulence": turbulence})
         if gravity >= STRONGEST:
-            raise DataError(
-                f"gravity is {gravity!r}",
-                where="LunarLander",
-                expected=f"less than {STRONGEST}",
-                remedy="choose a weaker gravity",
-            )
+            what, expected = f"gravity is {gravity!r}", f"less than {STRONGEST}"
+            raise DataError(what, where="LunarLander", expected=expected, remedy="choose a weaker gravity")
         with warnings.catch_warnings(), contextlib.suppress(ImportError):
             warnings.simplefilter("ignore", DeprecationWarning)  # as an error it crashes the import
             importlib.import_module("Box2D")

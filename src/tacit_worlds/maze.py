@@ -411,12 +411,8 @@ class MazeEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
 
 def _named(layouts: Mapping[str, Layout], name: str) -> Layout:
     if name not in layouts:
-        raise DataError(
-            f"there is no layout {name!r}",
-            where="MazeEnv",
-            expected=f"one of {', '.join(layouts)}",
-            remedy="choose one of these or pass a Layout",
-        )
+        what, expected = f"there is no layout {name!r}", f"one of {', '.join(layouts)}"
+        raise DataError(what, where="MazeEnv", expected=expected, remedy="choose one of these or pass a Layout")
     return layouts[name]
 
 
@@ -447,12 +443,8 @@ def goal_episodes(layout: Layout, episodes: int, *, episodes_per_person: int = 1
         DataError: a number is below 1.
     """
     if min(episodes, episodes_per_person) < 1:
-        raise DataError(
-            "there are no episodes",
-            where="goal_episodes",
-            expected="at least one episode, and one a person",
-            remedy="ask for more",
-        )
+        what, expected = "there are no episodes", "at least one episode, and one a person"
+        raise DataError(what, where="goal_episodes", expected=expected, remedy="ask for more")
     chunks = [_chunk(layout, min(_AT_ONCE, episodes - first), [seed, first]) for first in range(0, episodes, _AT_ONCE)]
     columns: dict[str, Any] = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     ends = columns["truncations"]

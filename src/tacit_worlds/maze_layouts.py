@@ -58,12 +58,10 @@ class Layout:
             and self.cells[self.goal[0]][self.goal[1]] == "O"
         )
         if not sound:
-            raise DataError(
-                "the maze is not a walled rectangle of '#' and 'O' with its goal in a free cell",
-                where=f"Layout({self.name!r})",
-                expected="rows of one length, a border of '#', and a goal on an 'O'",
-                remedy="correct the rows or the goal",
-            )
+            what = "the maze is not a walled rectangle of '#' and 'O' with its goal in a free cell"
+            expected = "rows of one length, a border of '#', and a goal on an 'O'"
+            remedy = "correct the rows or the goal"
+            raise DataError(what, where=f"Layout({self.name!r})", expected=expected, remedy=remedy)
 
     @property
     def goal_position(self) -> npt.NDArray[np.float64]:

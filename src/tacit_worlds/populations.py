@@ -326,12 +326,8 @@ def world(name: Name) -> World:
                 box=Box(hiv.FEATURE_LOW, hiv.FEATURE_HIGH),
                 dimensions=("T1", "T2", "T1*", "T2*", "V", "E"),
             )
-    raise DataError(
-        f"there is no world {name!r}",
-        where="populations.world",
-        expected=f"one of {', '.join(get_args(Name))}",
-        remedy="choose one of these",
-    )
+    what, expected = f"there is no world {name!r}", f"one of {', '.join(get_args(Name))}"
+    raise DataError(what, where="populations.world", expected=expected, remedy="choose one of these")
 
 
 def population(world: World, kind: Kind, experts: int = 3_000, *, seed: int, floor: float = FLOOR) -> Stacked:
@@ -349,12 +345,8 @@ def population(world: World, kind: Kind, experts: int = 3_000, *, seed: int, flo
         DataError: the kind is unknown or there is not even one expert.
     """
     if kind not in get_args(Kind) or experts < 1:
-        raise DataError(
-            f"there are no {experts} experts of the kind {kind!r}",
-            where="population",
-            expected="at least one expert, good or mixed",
-            remedy="correct the kind or the number",
-        )
+        what, expected = f"there are no {experts} experts of the kind {kind!r}", "at least one expert, good or mixed"
+        raise DataError(what, where="population", expected=expected, remedy="correct the kind or the number")
     drawn = np.random.default_rng(seed)
     gains = cart_pole_gains() if world.name == "cart_pole" else tuned(world.name)
     chosen = np.resize(drawn.permutation(len(gains)), experts)

@@ -56,12 +56,8 @@ class RiverSwim:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.last <= 1.0:
-            raise DataError(
-                "last is no probability",
-                where="RiverSwim",
-                expected="a number in [0, 1]",
-                remedy="use 0.6 or 0.9",
-            )
+            what, expected = "last is no probability", "a number in [0, 1]"
+            raise DataError(what, where="RiverSwim", expected=expected, remedy="use 0.6 or 0.9")
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """The left bank, [N]."""
@@ -119,12 +115,9 @@ def policy_values(policy: npt.ArrayLike, river: RiverSwim, horizon: int = HORIZO
     if chances.shape not in ((STATES, ACTIONS), (horizon, STATES, ACTIONS)) or not (
         (chances >= 0.0).all() and np.allclose(chances.sum(axis=-1), 1.0)
     ):
-        raise DataError(
-            "the policy does not give probabilities of the two actions in the six places",
-            where="policy_values",
-            expected="[6, 2] or [horizon, 6, 2], adding up to 1",
-            remedy="evaluate the policy at the six observations",
-        )
+        what = "the policy does not give probabilities of the two actions in the six places"
+        expected, remedy = "[6, 2] or [horizon, 6, 2], adding up to 1", "evaluate the policy at the six observations"
+        raise DataError(what, where="policy_values", expected=expected, remedy=remedy)
     moves, paid = river.model()
     chances = np.broadcast_to(chances, (horizon, STATES, ACTIONS))
     values = np.zeros((horizon + 1, STATES))

@@ -43,12 +43,9 @@ class Agent(nn.Module):
     def __init__(self, mlp: Mlp, theta: Float32) -> None:
         super().__init__()
         if np.shape(theta) != (mlp.parameters,):
-            raise PlanError(
-                f"parameters of shape {np.shape(theta)}",
-                where="Agent",
-                expected=f"[{mlp.parameters}], one vector of a network of sizes {mlp.sizes}",
-                remedy="pass one row of mlp.initial(generator, groups)",
-            )
+            expected = f"[{mlp.parameters}], one vector of a network of sizes {mlp.sizes}"
+            remedy = "pass one row of mlp.initial(generator, groups)"
+            raise PlanError(f"parameters of shape {np.shape(theta)}", where="Agent", expected=expected, remedy=remedy)
         self.mlp = mlp
         layers = mlp.layers(np.asarray(theta, np.float32))
         self.vector = torch.from_numpy(np.concatenate([[*layer[:-1].T.ravel(), *layer[-1]] for layer in layers]))
@@ -195,24 +192,17 @@ def train(
         PlanError: a number is out of range.
     """
     if min(steps, batch, target_every) < 1 or not learning_rate > 0 or not 0 <= average <= 1:
-        raise PlanError(
-            "a number is out of range",
-            where="discrete_offline.train",
-            expected="steps, batch and target_every >= 1, learning_rate > 0 and average in [0, 1]",
-            remedy="correct it",
-        )
+        expected, remedy = "steps, batch and target_every >= 1, learning_rate > 0 and average in [0, 1]", "correct it"
+        raise PlanError("a number is out of range", where="discrete_offline.train", expected=expected, remedy=remedy)
     rows, factors = encoded(features, tensors(columns)), None
     count = len(rows["rewards"])
     if weights is not None:
         factors = torch.from_numpy(np.asarray(weights, np.float32).copy())
     lengths = {len(tensor) for tensor in rows.values()} | ({len(factors)} if factors is not None else set())
     if count == 0 or lengths != {count}:
-        raise DataError(
-            "there are no rows, or the columns differ in length",
-            where="discrete_offline.train",
-            expected="at least one row, and one value a row in every column",
-            remedy="pass the columns of one table",
-        )
+        what = "there are no rows, or the columns differ in length"
+        expected, remedy = "at least one row, and one value a row in every column", "pass the columns of one table"
+        raise DataError(what, where="discrete_offline.train", expected=expected, remedy=remedy)
     generator = np.random.default_rng(seed)
     agent = Agent(mlp, mlp.initial(generator, 1)[0])
     descent = Descent(agent, steps=steps, target_every=target_every, average=average)

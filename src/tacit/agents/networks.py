@@ -81,12 +81,9 @@ class Mlp:
     def __post_init__(self) -> None:
         widths = [size for size in self.sizes if isinstance(size, int) and size >= 1]
         if len(widths) != len(self.sizes) or len(widths) < 2 or not 0.0 <= self.gain < math.inf:
-            raise PlanError(
-                f"sizes={self.sizes!r} with gain={self.gain!r} is no network",
-                where="Mlp",
-                expected="at least two widths, whole numbers >= 1, and a finite gain >= 0",
-                remedy="pass sizes=(inputs, hidden, ..., outputs)",
-            )
+            what = f"sizes={self.sizes!r} with gain={self.gain!r} is no network"
+            expected = "at least two widths, whole numbers >= 1, and a finite gain >= 0"
+            raise PlanError(what, where="Mlp", expected=expected, remedy="pass sizes=(inputs, hidden, ..., outputs)")
 
     @property
     def inputs(self) -> int:

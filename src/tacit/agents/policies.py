@@ -45,20 +45,16 @@ class Policy(Json):
 
     def __post_init__(self) -> None:
         if not isinstance(getattr(self.network, "inputs", None), int):
-            raise PlanError(
-                f"the network is a {type(self.network).__name__}",
-                where="Policy",
-                expected="an Mlp, or a torch module inside a TorchNetwork",
-                remedy="wrap it: TorchNetwork(module, inputs=features.size)",
-            )
+            what = f"the network is a {type(self.network).__name__}"
+            expected = "an Mlp, or a torch module inside a TorchNetwork"
+            remedy = "wrap it: TorchNetwork(module, inputs=features.size)"
+            raise PlanError(what, where="Policy", expected=expected, remedy=remedy)
         inside, outside = (self.network.inputs, self.network.outputs), (self.features.size, self.head.outputs)
         if inside != outside:
-            raise PlanError(
-                f"the network has {inside[0]} inputs and {inside[1]} outputs",
-                where="Policy",
-                expected=f"{outside[0]} inputs, as the features give, and {outside[1]} outputs, as the head reads",
-                remedy="change the first or the last width of the network",
-            )
+            what = f"the network has {inside[0]} inputs and {inside[1]} outputs"
+            expected = f"{outside[0]} inputs, as the features give, and {outside[1]} outputs, as the head reads"
+            remedy = "change the first or the last width of the network"
+            raise PlanError(what, where="Policy", expected=expected, remedy=remedy)
 
     @classmethod
     def default(cls, spec: PublicSpec, hidden: tuple[int, ...] = (64, 64)) -> Policy:
@@ -144,12 +140,9 @@ class Policy(Json):
             PlanError: the features do not take the spec's observations, or the head's actions are not the spec's.
         """
         if not maps.fits(self.features, spec.observation) or not heads.fits(self.head, spec.action):
-            raise PlanError(
-                "the policy is not one for these people's observations and actions",
-                where="Policy",
-                expected=f"features of {_words(spec.observation)} and actions of {_words(spec.action)}",
-                remedy="build it with Policy.default(vault.spec)",
-            )
+            what = "the policy is not one for these people's observations and actions"
+            expected = f"features of {_words(spec.observation)} and actions of {_words(spec.action)}"
+            raise PlanError(what, where="Policy", expected=expected, remedy="build it with Policy.default(vault.spec)")
 
     def to_json(self) -> dict[str, Any]:
         """The policy as JSON values, without parameters; `from_json` gives back an equal one.
@@ -158,12 +151,9 @@ class Policy(Json):
             PlanError: the network is not an `Mlp`.
         """
         if not isinstance(self.network, Mlp):
-            raise PlanError(
-                f"a {type(self.network).__name__} cannot be written as JSON",
-                where="Policy.to_json",
-                expected="an Mlp",
-                remedy="save such a network by its own means",
-            )
+            what = f"a {type(self.network).__name__} cannot be written as JSON"
+            expected, remedy = "an Mlp", "save such a network by its own means"
+            raise PlanError(what, where="Policy.to_json", expected=expected, remedy=remedy)
         return super().to_json()
 
 
@@ -212,12 +202,8 @@ class Acting:
             PlanError: there are policies of several replicates.
         """
         if len(self.theta) != 1:
-            raise PlanError(
-                f"there are policies of {len(self.theta)} replicates",
-                where="predict",
-                expected="one policy",
-                remedy="take one with .replicate(r)",
-            )
+            what, expected = f"there are policies of {len(self.theta)} replicates", "one policy"
+            raise PlanError(what, where="predict", expected=expected, remedy="take one with .replicate(r)")
         generator = np.random.default_rng() if generator is None else generator
 
         def act(seen: Array) -> Array:
@@ -256,12 +242,10 @@ class Value:
 
     def __post_init__(self) -> None:
         if (self.network.inputs, self.network.outputs) != (self.features.size, 1):
-            raise PlanError(
-                f"the network has {self.network.inputs} inputs and {self.network.outputs} outputs",
-                where="Value",
-                expected=f"{self.features.size} inputs, as the features give, and one output",
-                remedy="change the first or the last width of the network",
-            )
+            what = f"the network has {self.network.inputs} inputs and {self.network.outputs} outputs"
+            expected = f"{self.features.size} inputs, as the features give, and one output"
+            remedy = "change the first or the last width of the network"
+            raise PlanError(what, where="Value", expected=expected, remedy=remedy)
 
     def __call__(self, phi: Float32, observations: Array) -> Float32:
         """Values [G, n] of observations [G, n, ...] under parameters [G, Q]."""

@@ -71,12 +71,9 @@ class FeedForward:
         """
         network = policy.network
         if not isinstance(network, Mlp) or not isinstance(policy.head, Categorical) or len(theta) != 1:
-            raise PlanError(
-                "the policy has continuous actions, another network than an Mlp, or several replicates",
-                where="FeedForward.of",
-                expected="one policy over discrete actions, whose network is an Mlp",
-                remedy="take one with .replicate(r)",
-            )
+            what = "the policy has continuous actions, another network than an Mlp, or several replicates"
+            expected = "one policy over discrete actions, whose network is an Mlp"
+            raise PlanError(what, where="FeedForward.of", expected=expected, remedy="take one with .replicate(r)")
         layers = tuple((layer[:-1], layer[-1]) for layer in network.layers(theta[0]))
         return cls(layers, "tanh" if len(layers) > 1 else None, policy.features, greedy)
 
@@ -112,9 +109,8 @@ def read(path: Path) -> FeedForward:
     """
     require_safe(path)
     if not path.is_file():
-        raise FileError(
-            "there is no such file", where=str(path), expected="a .safetensors or .onnx file", remedy="check the path"
-        )
+        what, expected = "there is no such file", "a .safetensors or .onnx file"
+        raise FileError(what, where=str(path), expected=expected, remedy="check the path")
     if path.stat().st_size > _LARGEST:
         raise bad(path, "too large for a policy", "check what it is")
     return _onnx(path) if path.suffix.lower() == ".onnx" else _safetensors(path)
@@ -180,12 +176,9 @@ def _onnx(path: Path) -> FeedForward:
         return _Reader(model.graph).network()
     except Exception as error:  # whatever a hostile graph leads to: no list of it would be whole
         reason = str(error) if isinstance(error, _Unknown) else "damaged, or no multi-layer perceptron"
-        raise FileError(
-            f"it is {reason}",
-            where=str(path),
-            expected="an ONNX graph of MatMul and Add, or Gemm, with Relu or Tanh between them",
-            remedy="export the policy's network with nothing around it, or save its state dict as safetensors",
-        ) from None
+        what, expected = f"it is {reason}", "an ONNX graph of MatMul and Add, or Gemm, with Relu or Tanh between them"
+        remedy = "export the policy's network with nothing around it, or save its state dict as safetensors"
+        raise FileError(what, where=str(path), expected=expected, remedy=remedy) from None
 
 
 class _Unknown(ValueError):

@@ -222,9 +222,5 @@ def _chunks(total: int, size: int) -> Iterator[slice]:
 
 
 def _invalid(name: str, expected: str) -> PlanError:
-    return PlanError(
-        f"{name} cannot be used",
-        where="Stacked",
-        expected=expected,
-        remedy="give every policy the same shape, one action at least, and probabilities that sum to one",
-    )
+    remedy = "give every policy the same shape, one action at least, and probabilities that sum to one"
+    return PlanError(f"{name} cannot be used", where="Stacked", expected=expected, remedy=remedy)

@@ -143,12 +143,8 @@ def complete(command: Complete) -> None:
     """
     release = hub.load(command.run / FOLDER)
     if not isinstance(release.value, Steered):
-        raise FileError(
-            "the release is no steered language model",
-            where=str(command.run),
-            expected="the folder of a run of `tacit align`",
-            remedy="name such a folder",
-        )
+        what, expected = "the release is no steered language model", "the folder of a run of `tacit align`"
+        raise FileError(what, where=str(command.run), expected=expected, remedy="name such a folder")
     path = command.model or Path(str(RunFolder(command.run).read()["settings"]["model"]))
     value = release.value.using(*gguf_files.load(path))
     say(f"Verified: {release.certificate.sentence}")
@@ -286,12 +282,10 @@ def _number(text: str, command: Align) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise DataError(
-            "a rating is no number",
-            where=f"{command.data}, column {command.feedback}",
-            expected="a finite number in every row, such as 1 for a thumb up and 0 for one down",
-            remedy="leave rows without a rating out, and write words as numbers",
-        )
+        what = "a rating is no number"
+        expected = "a finite number in every row, such as 1 for a thumb up and 0 for one down"
+        remedy = "leave rows without a rating out, and write words as numbers"
+        raise DataError(what, where=f"{command.data}, column {command.feedback}", expected=expected, remedy=remedy)
     return value
 
 
@@ -317,12 +311,10 @@ def read_rows(
             rows = csv.reader(file, strict=True)
             header = next(rows, [])
             if any(header.count(name) != 1 for name in (person, *columns)):
-                raise DataError(
-                    "a column is missing, or there twice",
-                    where=str(path),
-                    expected=f"a header with {', '.join(map(repr, (person, *columns)))}, each once",
-                    remedy="name the columns as the header spells them",
-                )
+                what = "a column is missing, or there twice"
+                expected = f"a header with {', '.join(map(repr, (person, *columns)))}, each once"
+                remedy = "name the columns as the header spells them"
+                raise DataError(what, where=str(path), expected=expected, remedy=remedy)
             places = [header.index(name) for name in columns]
             for number, row in enumerate((row for row in rows if row), start=2):
                 if len(row) != len(header):
@@ -337,12 +329,9 @@ def read_rows(
     except (OSError, UnicodeDecodeError, csv.Error):
         raise _unreadable(path, "a CSV file in UTF-8 with a header") from None
     if bad is not None:
-        raise DataError(
-            f"row {bad[0]} {bad[1]}",
-            where=str(path),
-            expected="an id in every row, as texts of nobody are not one person's, and a cell for each column",
-            remedy="correct the row, or leave it out of the file",
-        )
+        what = f"row {bad[0]} {bad[1]}"
+        expected = "an id in every row, as texts of nobody are not one person's, and a cell for each column"
+        raise DataError(what, where=str(path), expected=expected, remedy="correct the row, or leave it out of the file")
     unit_keys.require_no_twins((key for key, _ in found), str(path), unit_key)
     return found
 

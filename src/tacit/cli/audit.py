@@ -172,12 +172,8 @@ def report(command: declarations.Report) -> None:
     run = RunFolder(command.run)
     stored = run.read()
     if not stored["finished"] or not isinstance(stored.get("report"), dict):
-        raise FileError(
-            "the run is not finished",
-            where=str(run.path),
-            expected="a run that has come to its end",
-            remedy=_to_finish(stored["command"]),
-        )
+        what, expected = "the run is not finished", "a run that has come to its end"
+        raise FileError(what, where=str(run.path), expected=expected, remedy=_to_finish(stored["command"]))
     certificate = Certificate.load(run.inside("certificate.json"))
     certificate.verify()
     kinds: dict[str, type[PublicReport]] = {

@@ -50,12 +50,9 @@ def verify(command: CertificateVerify) -> None:
     certificate = _load(command.path)
     check = certificate.verify(command.public_key)
     if not check.private:
-        raise CertificateError(
-            f"the certificate is sound, and says that nothing is promised ({'; '.join(certificate.reasons)})",
-            where=str(command.path),
-            expected="a certificate of a private release",
-            remedy="do not publish the release",
-        )
+        what = f"the certificate is sound, and says that nothing is promised ({'; '.join(certificate.reasons)})"
+        expected, remedy = "a certificate of a private release", "do not publish the release"
+        raise CertificateError(what, where=str(command.path), expected=expected, remedy=remedy)
     if command.json:
         promise = {"sentence": certificate.sentence, "simulated": certificate.simulated}
         say_json({**promise, **dataclasses.asdict(check)})
@@ -104,12 +101,8 @@ def _load(path: Path) -> Certificate:
 
     described = parquet_description(path)
     if "certificate" not in described:
-        raise CertificateError(
-            "there is no certificate in the file",
-            where=str(path),
-            expected="a Parquet file of tacit's synthetic rows",
-            remedy="name certificate.json instead",
-        )
+        what, expected = "there is no certificate in the file", "a Parquet file of tacit's synthetic rows"
+        raise CertificateError(what, where=str(path), expected=expected, remedy="name certificate.json instead")
     return Certificate.from_json(described["certificate"])
 
 
@@ -181,12 +174,10 @@ def verify_ledger(command: LedgerVerify) -> None:
     """
     view = Ledger.read(command.path)
     if command.head is not None and all(entry.hash != command.head for entry in view.entries()):
-        raise LedgerError(
-            "the ledger does not contain the head that was asked for",
-            where=str(command.path),
-            expected="the ledger of that certificate or checkpoint, at least as new",
-            remedy="look for the newest copy of the ledger",
-        )
+        what = "the ledger does not contain the head that was asked for"
+        expected = "the ledger of that certificate or checkpoint, at least as new"
+        remedy = "look for the newest copy of the ledger"
+        raise LedgerError(what, where=str(command.path), expected=expected, remedy=remedy)
     if command.json:
         say_json({"entries": len(view.entries()), "void_reason": view.void_reason, "head": view.head})
         return

@@ -61,9 +61,8 @@ def chain(command: DataChain) -> None:
         FileError: the folder exists or cannot be written.
     """
     if command.people < 1:
-        raise DataError(
-            "there are no people", where="data chain", expected="--people of at least 1", remedy="choose another number"
-        )
+        what, expected = "there are no people", "--people of at least 1"
+        raise DataError(what, where="data chain", expected=expected, remedy="choose another number")
 
     def behaviour(observations: NDArray[Any]) -> NDArray[Any]:
         return np.tile((1 - CHAIN_CHANCE, CHAIN_CHANCE), (len(observations), 1))
@@ -83,12 +82,8 @@ def clinic(command: DataClinic) -> None:
         FileError: the folder exists or cannot be written.
     """
     if min(command.patients, command.doctors) < 1:
-        raise DataError(
-            "there are no patients, or no doctors",
-            where="data clinic",
-            expected="--patients and --doctors of at least 1",
-            remedy="choose another number",
-        )
+        what, expected = "there are no patients, or no doctors", "--patients and --doctors of at least 1"
+        raise DataError(what, where="data clinic", expected=expected, remedy="choose another number")
     world = simulators.load("clinic")
     with progress(f"Simulating {command.patients:,} patients of {command.doctors:,} doctor(s)"):
         staff = world.doctors(command.doctors, seed=command.seed)
@@ -207,12 +202,8 @@ def _described(path: Path) -> tuple[dict[str, Any], Certificate | None]:
     """What a Parquet file of synthetic or simulated rows says of them, and its certificate."""
     described = parquet_description(path)
     if "spec" not in described:
-        raise FileError(
-            "the file does not say what its rows are",
-            where=str(path),
-            expected="a Parquet file of tacit's synthetic rows",
-            remedy="import other records with `tacit data import`",
-        )
+        expected, remedy = "a Parquet file of tacit's synthetic rows", "import other records with `tacit data import`"
+        raise FileError("the file does not say what its rows are", where=str(path), expected=expected, remedy=remedy)
     spec = PublicSpec.from_json(described["spec"], where=path.name)
     summary = {"simulated": True, "spec": spec.to_json(), "fields": fields_of(spec)}
     promised = "certificate" in described

@@ -112,20 +112,14 @@ def simulator_in(folder: Path) -> Release[Generator]:
     if (folder / "simulator").is_dir():  # the folder of the run
         folder = folder / "simulator"
     if not folder.is_dir():
-        raise FileError(
-            "this is a file" if folder.exists() else "there is no such folder",
-            where=str(folder),
-            expected="the simulator of a run of `tacit imitate`",
-            remedy="check the path, or release one: tacit imitate --city 500 --out RUN --epsilon 2 --delta 1e-5",
-        )
+        what = "this is a file" if folder.exists() else "there is no such folder"
+        remedy = "check the path, or release one: tacit imitate --city 500 --out RUN --epsilon 2 --delta 1e-5"
+        raise FileError(what, where=str(folder), expected="the simulator of a run of `tacit imitate`", remedy=remedy)
     release = hub.load(folder)
     if not isinstance(release.value, Simulator | BlockChain):
-        raise FileError(
-            "the release is no simulator of movement",
-            where=str(folder),
-            expected="the simulator of a run of `tacit imitate`",
-            remedy="play a policy with `tacit play`, and draw rows of a model with `tacit sample`",
-        )
+        what, expected = "the release is no simulator of movement", "the simulator of a run of `tacit imitate`"
+        remedy = "play a policy with `tacit play`, and draw rows of a model with `tacit sample`"
+        raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
     return release
 
 
@@ -228,12 +222,9 @@ def write_days(days: Days, path: Path, certificate: Certificate) -> None:
             json.dump(values, file, indent=1)
     except OSError as error:
         path.unlink()
-        raise FileError(
-            f"the days cannot be written ({error.strerror})",
-            where=str(sidecar(path)),
-            expected="a name that is still free, in a writable folder",
-            remedy="choose another name",
-        ) from None
+        what = f"the days cannot be written ({error.strerror})"
+        expected, remedy = "a name that is still free, in a writable folder", "choose another name"
+        raise FileError(what, where=str(sidecar(path)), expected=expected, remedy=remedy) from None
 
 
 def read_days(path: Path) -> tuple[Days, Certificate]:
@@ -282,9 +273,7 @@ def _digest(path: Path) -> str:
 
 
 def _unknown(path: Path) -> FileError:
-    return FileError(
-        "the days are missing, edited or not of a released simulator",
-        where=str(path),
-        expected=f"a file of `tacit generate --format csv`, with {path.name}.json beside it",
-        remedy="generate the days again; real days are never drawn",
-    )
+    what = "the days are missing, edited or not of a released simulator"
+    expected = f"a file of `tacit generate --format csv`, with {path.name}.json beside it"
+    remedy = "generate the days again; real days are never drawn"
+    return FileError(what, where=str(path), expected=expected, remedy=remedy)

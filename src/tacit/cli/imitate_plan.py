@@ -179,12 +179,9 @@ def _kind_of(path: Path) -> Kind:
         return "cells"
     if path.is_dir() or not path.suffix:
         return "plt"
-    raise FileError(
-        "the file is of no known kind",
-        where=str(path),
-        expected="a .csv, .csv.gz, .parquet, .gpkg or .npz file, or a folder of PLT files",
-        remedy="rename the file, or convert it",
-    )
+    what = "the file is of no known kind"
+    expected = "a .csv, .csv.gz, .parquet, .gpkg or .npz file, or a folder of PLT files"
+    raise FileError(what, where=str(path), expected=expected, remedy="rename the file, or convert it")
 
 
 def unit(command: Imitate) -> Unit:
@@ -272,21 +269,15 @@ def read_grid(path: Path) -> Grid:
     try:
         values = json.loads(plain_files.text(path))
     except (OSError, ValueError, RecursionError):
-        raise FileError(
-            "the file is missing or no JSON",
-            where=f"--grid {path}",
-            expected="a JSON object as to_json of a grid writes it",
-            remedy="check the path, or give --box and --cell",
-        ) from None
+        what = "the file is missing or no JSON"
+        expected, remedy = "a JSON object as to_json of a grid writes it", "check the path, or give --box and --cell"
+        raise FileError(what, where=f"--grid {path}", expected=expected, remedy=remedy) from None
     try:
         return grid_from_json(values)
     except (OverflowError, TypeError):
-        raise FileError(
-            "the file holds a number that is too large, or something else in its place",
-            where=f"--grid {path}",
-            expected="a JSON object as to_json of a grid writes it",
-            remedy="mend it, or give --box and --cell",
-        ) from None
+        what = "the file holds a number that is too large, or something else in its place"
+        expected, remedy = "a JSON object as to_json of a grid writes it", "mend it, or give --box and --cell"
+        raise FileError(what, where=f"--grid {path}", expected=expected, remedy=remedy) from None
 
 
 def cut(
@@ -312,12 +303,10 @@ def cut(
         )
     side = degrees if metres is None else metres
     if side is None or not (math.isfinite(side) and side > 0) or (metres is not None and metres < LEAST_METRES):
-        raise DataError(
-            f"the side of a cell is {side:g} {'degrees' if metres is None else 'metres'}",
-            where="imitate",
-            expected=f"metres from {LEAST_METRES:g} with --cell, or degrees > 0 with --degrees",
-            remedy="give a side that the records resolve, such as --cell 500",
-        )
+        what = f"the side of a cell is {side:g} {'degrees' if metres is None else 'metres'}"
+        expected = f"metres from {LEAST_METRES:g} with --cell, or degrees > 0 with --degrees"
+        remedy = "give a side that the records resolve, such as --cell 500"
+        raise DataError(what, where="imitate", expected=expected, remedy=remedy)
     step = side if metres is None else metres / 1000.0 / (math.radians(1.0) * EARTH_KM)
     width = side if metres is None else step / math.cos(math.radians((south + north) / 2))
     rows, columns = (max(1, math.ceil(round(n, 6))) for n in ((north - south) / step, (east - west) / width))
@@ -365,12 +354,8 @@ def require_there(command: Imitate) -> None:
     """
     for path in command.source:
         if not path.exists():
-            raise FileError(
-                "there is no such file or folder",
-                where=str(path),
-                expected="the records",
-                remedy="check the path, or try --city 500",
-            )
+            what, expected = "there is no such file or folder", "the records"
+            raise FileError(what, where=str(path), expected=expected, remedy="check the path, or try --city 500")
     command.account(unit(command), Words("people", "imitation", "made of", "imitate")).require_only()
 
 

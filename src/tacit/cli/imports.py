@@ -92,12 +92,9 @@ def _kind(command: DataImport) -> str:
     if tables and ("table" in kinds or any(getattr(command, name) not in (None, ()) for name in (*_SORTED, *_STYLE))):
         return "table"
     if len(kinds) != 1 or (kinds & {"minari", "d4rl"} and len(command.files) != 1):
-        raise FileError(
-            "the files are of several kinds, or there is none" if len(kinds) != 1 else "there are several datasets",
-            where="data import",
-            expected="tables or .npz files of one kind, one .hdf5 file, a query, or the id of one Minari dataset",
-            remedy="import one kind at a time",
-        )
+        what = "the files are of several kinds, or there is none" if len(kinds) != 1 else "there are several datasets"
+        expected = "tables or .npz files of one kind, one .hdf5 file, a query, or the id of one Minari dataset"
+        raise FileError(what, where="data import", expected=expected, remedy="import one kind at a time")
     return kinds.pop()
 
 

@@ -242,12 +242,10 @@ def _logs(command: Learn) -> Trajectories:
     with progress("Opening the logs"):
         data = Trajectories.open(command.source)
         if data.unit_kind != "id":
-            raise DataError(
-                f"the logs say nothing of experts: every {data.unit_kind} is a unit of its own",
-                where=str(command.source),
-                expected="logs that were imported with the ids of the experts",
-                remedy="import them again: tacit data import DATASET --unit EXPERT_ID",
-            )
+            what = f"the logs say nothing of experts: every {data.unit_kind} is a unit of its own"
+            expected = "logs that were imported with the ids of the experts"
+            remedy = "import them again: tacit data import DATASET --unit EXPERT_ID"
+            raise DataError(what, where=str(command.source), expected=expected, remedy=remedy)
         data.require_several()
     return data
 

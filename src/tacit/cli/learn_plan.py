@@ -362,12 +362,10 @@ def require_source(command: Learn, world: World | None) -> None:
     if source is None:
         return
     if not source.is_dir():
-        raise FileError(
-            "this is a file" if source.exists() else "there is no such folder",
-            where=str(source),
-            expected="a folder of logs, as `tacit data import` writes it, or of policies, one file for each expert",
-            remedy="import the logs first: tacit data import DATASET --unit EXPERT_ID --out FOLDER",
-        )
+        what = "this is a file" if source.exists() else "there is no such folder"
+        expected = "a folder of logs, as `tacit data import` writes it, or of policies, one file for each expert"
+        remedy = "import the logs first: tacit data import DATASET --unit EXPERT_ID --out FOLDER"
+        raise FileError(what, where=str(source), expected=expected, remedy=remedy)
     if not is_logs(source):
         if world is None:
             raise refused("policies come without --world", "the public simulator in which they are played", "name it")
@@ -396,12 +394,9 @@ def spec_of(command: Learn, world: World | None) -> PublicSpec:
         return world.spec
     spec, _, _ = read_spec(command.source)
     if world is not None and _shape(spec) != _shape(world.spec):
-        raise DataError(
-            f"{command.world} is not the world of these logs",
-            where=str(command.source),
-            expected="a simulator with observations and actions like those of the logs",
-            remedy="name another --world, or none",
-        )
+        what = f"{command.world} is not the world of these logs"
+        expected = "a simulator with observations and actions like those of the logs"
+        raise DataError(what, where=str(command.source), expected=expected, remedy="name another --world, or none")
     return spec
 
 
@@ -425,22 +420,18 @@ def require_enough(command: Learn, plan: Plan, policies: int | None = None) -> N
     assert plan.unit is not None
     count = simulated(command) if command.simulates else policies
     if count is not None and count > plan.unit.size:
-        raise DataError(
-            f"there are {count:,} policies in a population of {plan.unit.size:,}",
-            where=str(command.source or "learn"),
-            expected=f"a --population of at least {count:,}",
-            remedy="declare how many experts there could be, present or not",
-        )
+        what = f"there are {count:,} policies in a population of {plan.unit.size:,}"
+        expected = f"a --population of at least {count:,}"
+        remedy = "declare how many experts there could be, present or not"
+        raise DataError(what, where=str(command.source or "learn"), expected=expected, remedy=remedy)
     prefixes = part(plan, CONSENSUS)
     if prefixes is None:
         return
     if count is not None and count < prefixes.experts:
-        raise DataError(
-            "there are fewer policies than the consensus takes for granted",
-            where=str(command.source or "learn"),
-            expected=f"at least {prefixes.experts:,}, as --present or --population says",
-            remedy="give --present a number that is sure to be there",
-        )
+        what = "there are fewer policies than the consensus takes for granted"
+        expected = f"at least {prefixes.experts:,}, as --present or --population says"
+        remedy = "give --present a number that is sure to be there"
+        raise DataError(what, where=str(command.source or "learn"), expected=expected, remedy=remedy)
     held_out, episodes = prefixes.held_out, EPISODES if command.episodes is None else command.episodes
     least = held_out + 1 if len(plan.parts()) > 1 else held_out
     if episodes < least:

@@ -185,12 +185,10 @@ def _content(path: Path, name: str) -> dict[str, Any]:
         text = plain_files.text(path)
         content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise FileError(
-            "there is no such file" if isinstance(error, FileNotFoundError) else "the file is neither TOML nor JSON",
-            where=f"--config {path}",
-            expected='lines as `epsilon = 1.0`, or JSON as {"epsilon": 1.0} in a file that is called .json',
-            remedy="check the path, and mend the file",
-        ) from None
+        what = "there is no such file" if isinstance(error, FileNotFoundError) else "the file is neither TOML nor JSON"
+        expected = 'lines as `epsilon = 1.0`, or JSON as {"epsilon": 1.0} in a file that is called .json'
+        remedy = "check the path, and mend the file"
+        raise FileError(what, where=f"--config {path}", expected=expected, remedy=remedy) from None
     if isinstance(content, dict) and {"command", "settings"} <= content.keys():  # the run.json of a run
         if content["command"] != name:
             what = f"the file is of a run of tacit {str(content['command'])[:20]}"

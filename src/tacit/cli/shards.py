@@ -127,23 +127,16 @@ def serve(folder: Path, ranks: Ranks) -> None:
         finally:
             ranks.close()
     if gone:
-        raise MechanismError(
-            "another process is gone",
-            where=f"rank {ranks.rank}",
-            expected="all processes of the run",
-            remedy="see what the others wrote, and start all of them again with --resume",
-        )
+        what, remedy = "another process is gone", "see what the others wrote, and start all of them again with --resume"
+        raise MechanismError(what, where=f"rank {ranks.rank}", expected="all processes of the run", remedy=remedy)
 
 
 def _described(folder: Path) -> shards.Shards:
     described = shards.described(folder)
     if described is None:
-        raise FileError(
-            "the records are in one piece, and there are several processes",
-            where=str(folder),
-            expected="a folder of shards",
-            remedy="write one with `tacit data shard`, or start the command without torchrun",
-        )
+        what, expected = "the records are in one piece, and there are several processes", "a folder of shards"
+        remedy = "write one with `tacit data shard`, or start the command without torchrun"
+        raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
     return described
 
 

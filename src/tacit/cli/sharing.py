@@ -114,10 +114,7 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
     with suppress(OSError, ValueError, TypeError, UnsupportedAlgorithm):
         key = load_pem_private_key(plain_files.read(path), password=None)
     if not isinstance(key, Ed25519PrivateKey):
-        raise FileError(
-            "the file is missing or holds no Ed25519 private key without a password",
-            where=str(path),
-            expected="a PEM file",
-            remedy="make one with: openssl genpkey -algorithm ed25519 -out key.pem",
-        )
+        what = "the file is missing or holds no Ed25519 private key without a password"
+        expected, remedy = "a PEM file", "make one with: openssl genpkey -algorithm ed25519 -out key.pem"
+        raise FileError(what, where=str(path), expected=expected, remedy=remedy)
     return key

@@ -255,19 +255,15 @@ def require_there(command: Synthesize) -> None:
     require_unit(command.data, command.unit, Console())
     _require_world(command, spec)
     if command.method == PRIVORL_J and kind == "transition":
-        raise DataError(
-            "privorl-j learns whole trajectories, and every row of these records is a unit of its own",
-            where=str(command.data),
-            expected="records whose units own whole episodes, such as an episode or a patient",
-            remedy="import them again with such a unit, or take --method privorl for single rows",
-        )
+        what = "privorl-j learns whole trajectories, and every row of these records is a unit of its own"
+        expected = "records whose units own whole episodes, such as an episode or a patient"
+        remedy = "import them again with such a unit, or take --method privorl for single rows"
+        raise DataError(what, where=str(command.data), expected=expected, remedy=remedy)
     if command.holdout is not None and not (simulated or command.nonprivate_diagnostics):
-        raise DataError(
-            "distances to private records are not differentially private",
-            where="--holdout",
-            expected="it with simulated records, or with --nonprivate-diagnostics, for the curator alone",
-            remedy="leave --holdout out, or add --nonprivate-diagnostics",
-        )
+        what = "distances to private records are not differentially private"
+        expected = "it with simulated records, or with --nonprivate-diagnostics, for the curator alone"
+        remedy = "leave --holdout out, or add --nonprivate-diagnostics"
+        raise DataError(what, where="--holdout", expected=expected, remedy=remedy)
     for option in get_args(Option):
         _place(command, spec, option)
     if command.method in DIFFUSED and command.public is None and not _cuttable(spec):
@@ -325,20 +321,12 @@ def _require_world(command: Synthesize, spec: PublicSpec) -> None:
         return
     layouts = simulators.load("maze_layouts").LAYOUTS
     if name != CLINIC and name not in layouts:
-        raise DataError(
-            f"there is no world {name!r}",
-            where="--world",
-            expected=f"one of {', '.join((*layouts, CLINIC))}",
-            remedy="choose one of these, or leave --world out",
-        )
+        what, expected = f"there is no world {name!r}", f"one of {', '.join((*layouts, CLINIC))}"
+        raise DataError(what, where="--world", expected=expected, remedy="choose one of these, or leave --world out")
     bounds = simulators.load("clinic").spec() if name == CLINIC else simulators.load("maze").spec(layouts[name])
     if (bounds.observation, bounds.action) != (spec.observation, spec.action):
-        raise DataError(
-            f"the records have other bounds than {name}",
-            where="--world",
-            expected="the simulator that the records are of",
-            remedy="choose another world, or leave --world out",
-        )
+        what, expected = f"the records have other bounds than {name}", "the simulator that the records are of"
+        raise DataError(what, where="--world", expected=expected, remedy="choose another world, or leave --world out")
 
 
 def _place(command: Synthesize, spec: PublicSpec, option: Option) -> Path | None:
@@ -347,12 +335,9 @@ def _place(command: Synthesize, spec: PublicSpec, option: Option) -> Path | None
     if path is None:
         return None
     if _shape(read_spec(path)[0]) != _shape(spec) or path.samefile(command.data):
-        raise DataError(
-            f"the {'public' if option == 'public' else 'other'} records are the private ones, or of other fields",
-            where=str(path),
-            expected="other records, with observations and actions of the same kind and width",
-            remedy="choose records of the same problem",
-        )
+        what = f"the {'public' if option == 'public' else 'other'} records are the private ones, or of other fields"
+        expected = "other records, with observations and actions of the same kind and width"
+        raise DataError(what, where=str(path), expected=expected, remedy="choose records of the same problem")
     return path
 
 
@@ -430,6 +415,5 @@ def without_checkpoint(ledger: Ledger) -> Iterator[None]:
 
 
 def _refused(setting: str, expected: str) -> PlanError:
-    return PlanError(
-        f"--choose {setting} is not understood", where="synthesize", expected=expected, remedy="change that setting"
-    )
+    what = f"--choose {setting} is not understood"
+    return PlanError(what, where="synthesize", expected=expected, remedy="change that setting")

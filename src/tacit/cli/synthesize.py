@@ -241,12 +241,10 @@ def _require_worlds(command: Synthesize) -> None:
     if name is not None:
         raise meaningless(name, "it with a run that takes noisy gradients, not --local-context")
     if command.public is None or command.no_rake or read_spec(command.public)[2] != "id":
-        raise PlanError(
-            "there are no public worlds to learn from, or no histograms that tell of the private one",
-            where="--local-context",
-            expected="--public records whose units are worlds (cities, hospitals), with --provenance and no --no-rake",
-            remedy="import the public records with the world as their unit, or leave --local-context out",
-        )
+        what = "there are no public worlds to learn from, or no histograms that tell of the private one"
+        expected = "--public records whose units are worlds (cities, hospitals), with --provenance and no --no-rake"
+        remedy = "import the public records with the world as their unit, or leave --local-context out"
+        raise PlanError(what, where="--local-context", expected=expected, remedy=remedy)
 
 
 def fitted(

@@ -119,21 +119,15 @@ def _require_register(command: Train) -> None:
     key, register, ledger = key_path(command.out), command.out / PRIVATE / REGISTER, command.out / LEDGER
     resumed = command.resume and (command.out / "run.json").exists()
     if key.exists() and not resumed:
-        raise FileError(
-            "there is the key of an earlier run's register",
-            where=str(key),
-            expected="no key beside the folder of a new run",
-            remedy="remove it if that run's folder is gone for good, or choose another folder",
-        )
+        what, expected = "there is the key of an earlier run's register", "no key beside the folder of a new run"
+        remedy = "remove it if that run's folder is gone for good, or choose another folder"
+        raise FileError(what, where=str(key), expected=expected, remedy=remedy)
     if not resumed or register.exists() or (command.out / FOLDER).exists():
         return
     if key.exists() or (ledger.exists() and Ledger.read(ledger).plans()):
-        raise LedgerError(
-            "the register is missing, and without it nobody can tell who contributed",
-            where=str(register),
-            expected="the register that the run was begun with",
-            remedy="restore it, at its newest",
-        )
+        what = "the register is missing, and without it nobody can tell who contributed"
+        expected, remedy = "the register that the run was begun with", "restore it, at its newest"
+        raise LedgerError(what, where=str(register), expected=expected, remedy=remedy)
 
 
 def _produce(command: Train, world: World, plan: AnyPlan, shown: list[Shown], run: RunFolder) -> None:

@@ -134,12 +134,8 @@ def playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]
         builtin = world.domain, world.spec, world.evaluation
     if builtin is not None:
         if render:
-            raise DataError(
-                f"{name} has no pictures",
-                where="play",
-                expected="--render with one of Gymnasium's environments",
-                remedy="leave --render out",
-            )
+            what, expected = f"{name} has no pictures", "--render with one of Gymnasium's environments"
+            raise DataError(what, where="play", expected=expected, remedy="leave --render out")
         domain, spec, limit = builtin
     else:
         environment = OwnDomain(name, known=(*TACITS_OWN, *known), **({"render_mode": "human"} if render else {}))
@@ -154,12 +150,9 @@ def rendering() -> Iterator[None]:
     try:
         yield
     except gymnasium.error.DependencyNotInstalled:
-        raise DataError(
-            "a package that shows the environment is not installed",
-            where="play",
-            expected="what Gymnasium draws with, such as pygame",
-            remedy="install it, or leave --render out",
-        ) from None
+        what = "a package that shows the environment is not installed"
+        expected, remedy = "what Gymnasium draws with, such as pygame", "install it, or leave --render out"
+        raise DataError(what, where="play", expected=expected, remedy=remedy) from None
 
 
 def own(name: str) -> tuple[Domain, PublicSpec, int] | None:
@@ -189,12 +182,9 @@ def _require_fit(name: str, policy: Policy, spec: PublicSpec) -> None:
 
 
 def _unfit(name: str) -> DataError:
-    return DataError(
-        f"the policy is not one for {name}",
-        where="play",
-        expected="an environment with observations and actions like those that the policy was learned from",
-        remedy="choose another environment",
-    )
+    what = f"the policy is not one for {name}"
+    expected = "an environment with observations and actions like those that the policy was learned from"
+    return DataError(what, where="play", expected=expected, remedy="choose another environment")
 
 
 class OwnDomain(GymDomain):
@@ -216,12 +206,9 @@ class OwnDomain(GymDomain):
             registered == name or registered.startswith(f"{name}-v") for registered in gymnasium.registry
         ):
             near = difflib.get_close_matches(name, [*known, *gymnasium.registry], n=3, cutoff=0.6)
-            raise DataError(
-                "there is no such environment",
-                where=name,
-                expected=f"an id that Gymnasium knows, module:Id-v0 of your own, or {', '.join(known)}",
-                remedy=f"did you mean {' or '.join(near)}" if near else "name one of these",
-            )
+            expected = f"an id that Gymnasium knows, module:Id-v0 of your own, or {', '.join(known)}"
+            remedy = f"did you mean {' or '.join(near)}" if near else "name one of these"
+            raise DataError("there is no such environment", where=name, expected=expected, remedy=remedy)
         with _told(name, "is made"):
             super().__init__(name, **options)
 
@@ -254,12 +241,10 @@ def _imported(name: str) -> None:
             import_module(module)
     except ModuleNotFoundError as error:
         asked = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
-        raise DataError(
-            f"there is no module {error.name!r}" + ("" if asked else f", which {module!r} imports"),
-            where=name,
-            expected="module:Id-v0, of a module that Python finds",
-            remedy="check the spelling, install it, or add its folder to PYTHONPATH",
-        ) from None
+        what = f"there is no module {error.name!r}" + ("" if asked else f", which {module!r} imports")
+        expected = "module:Id-v0, of a module that Python finds"
+        remedy = "check the spelling, install it, or add its folder to PYTHONPATH"
+        raise DataError(what, where=name, expected=expected, remedy=remedy) from None
 
 
 @contextmanager
@@ -303,12 +288,8 @@ def read_bounds(path: Path | None, *, option: str = "--bounds", form: str = FORM
     try:
         bounds = json.loads(plain_files.text(path))
     except OSError as error:
-        raise FileError(
-            f"the file of bounds cannot be read ({error.strerror})",
-            where=f"{option} {path}",
-            expected=_expected(form),
-            remedy="check the path",
-        ) from None
+        what, expected = f"the file of bounds cannot be read ({error.strerror})", _expected(form)
+        raise FileError(what, where=f"{option} {path}", expected=expected, remedy="check the path") from None
     except (ValueError, RecursionError) as error:
         line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise _mend(path, f"the file of bounds is not valid JSON{line}", option, form) from None
@@ -331,12 +312,9 @@ def public_spec(domain: GymDomain, bounds: Mapping[str, Any] | None) -> PublicSp
     try:
         return domain.public_spec(**(bounds or {}))
     except DataError as error:
-        raise DataError(
-            f"{domain.name}: {error.what}",
-            where="--bounds",
-            expected=f"a file with {_expected(FORM)}; the reward's are needed always: no environment declares them",
-            remedy="declare bounds that are known without the data, such as physical limits",
-        ) from error
+        expected = f"a file with {_expected(FORM)}; the reward's are needed always: no environment declares them"
+        remedy = "declare bounds that are known without the data, such as physical limits"
+        raise DataError(f"{domain.name}: {error.what}", where="--bounds", expected=expected, remedy=remedy) from error
 
 
 def _ends(name: str, ends: Any) -> Box | tuple[float, float]:

@@ -56,12 +56,9 @@ class Ingest:
         unit_key: str | None = None,
     ) -> None:
         if not isinstance(spec, PublicSpec):
-            raise DataError(
-                "the public bounds are missing",
-                where="Trajectories",
-                expected="spec= a PublicSpec",
-                remedy="declare PublicSpec(...) or take it from PublicSpec.from_spaces(...)",
-            )
+            what, expected = "the public bounds are missing", "spec= a PublicSpec"
+            remedy = "declare PublicSpec(...) or take it from PublicSpec.from_spaces(...)"
+            raise DataError(what, where="Trajectories", expected=expected, remedy=remedy)
         self._spec, self._simulated = spec, simulated
         self._sink: MemoryColumns | FolderColumns = MemoryColumns() if store is None else FolderColumns(store)
         self._units, self._episodes = Codes(), Codes()
@@ -371,12 +368,10 @@ class Ingest:
         for name, within in self._within.items():
             if not within.all():
                 number = f", dimension {int(np.argmin(within))}" if len(within) > 1 else ""
-                raise DataError(
-                    f"{name}{number}: every value lies outside its public bounds, and all would be clipped to them",
-                    where=self._where,
-                    expected="bounds that hold what can occur (dimensions count from 0)",
-                    remedy="check the order of the columns and of the bounds, and that both are measured alike",
-                )
+                what = f"{name}{number}: every value lies outside its public bounds, and all would be clipped to them"
+                expected = "bounds that hold what can occur (dimensions count from 0)"
+                remedy = "check the order of the columns and of the bounds, and that both are measured alike"
+                raise DataError(what, where=self._where, expected=expected, remedy=remedy)
 
     def _refuse_fitted_bounds(self) -> None:
         space = self._spec.observation
@@ -389,12 +384,10 @@ class Ingest:
         if judged.any() and any(
             r.equals(space.low, space.high, judged) for r in (observed, observed.joined(following))
         ):
-            raise DataError(
-                "every observation bound equals the smallest or largest value in the records, as if fitted to them",
-                where=self._where,
-                expected="bounds that are known without the private records, or round numbers (two significant digits)",
-                remedy="declare limits of the environment, device or form, or widen the bounds to round numbers",
-            )
+            what = "every observation bound equals the smallest or largest value in the records, as if fitted to them"
+            expected = "bounds that are known without the private records, or round numbers (two significant digits)"
+            remedy = "declare limits of the environment, device or form, or widen the bounds to round numbers"
+            raise DataError(what, where=self._where, expected=expected, remedy=remedy)
 
     def _error(self, what: str, expected: str, row: int | None = None, *, remedy: str | None = None) -> DataError:
         if row is None or not self._rows_are_named:

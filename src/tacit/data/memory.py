@@ -85,12 +85,10 @@ class Memory(Json):
         """
         if not isinstance(space, Box) or space.size != len(self.rates):
             found = f"{space.size} columns" if isinstance(space, Box) else "one discrete number"
-            raise DataError(
-                f"a memory of {len(self.rates)} columns for observations of {found}",
-                where=where,
-                expected="one rate for each column of a continuous observation",
-                remedy="give the memory as many rates as the observations have columns",
-            )
+            what = f"a memory of {len(self.rates)} columns for observations of {found}"
+            expected = "one rate for each column of a continuous observation"
+            remedy = "give the memory as many rates as the observations have columns"
+            raise DataError(what, where=where, expected=expected, remedy=remedy)
 
 
 def remembered(columns: Mapping[str, Array], episodes: Array, memory: Memory) -> dict[str, Array]:

@@ -192,12 +192,9 @@ def require_few(rows: int, where: str) -> None:
         DataError: there are more than `SINGLE`.
     """
     if rows > SINGLE:
-        raise DataError(
-            f"the rows do not follow one another, and Minari would need {rows:,} episodes for them",
-            where=where,
-            expected=f"at most {SINGLE:,} such episodes",
-            remedy="write a Parquet file, which has no such limit and is read by every tool",
-        )
+        what = f"the rows do not follow one another, and Minari would need {rows:,} episodes for them"
+        remedy = "write a Parquet file, which has no such limit and is read by every tool"
+        raise DataError(what, where=where, expected=f"at most {SINGLE:,} such episodes", remedy=remedy)
 
 
 def _chained(records: Records) -> Array:
@@ -213,12 +210,10 @@ def _shown(data: Trajectories, method: str) -> Records:
     """The records of a set that others may see."""
     if data.simulated:
         return data._records
-    raise DataError(
-        "real records cannot be written as a dataset for others",
-        where=f"Trajectories.{method}",
-        expected="a set that is simulated or came out of a vault",
-        remedy="synthesize a dataset and write that, or use save(folder) for the private records",
-    )
+    what = "real records cannot be written as a dataset for others"
+    expected = "a set that is simulated or came out of a vault"
+    remedy = "synthesize a dataset and write that, or use save(folder) for the private records"
+    raise DataError(what, where=f"Trajectories.{method}", expected=expected, remedy=remedy)
 
 
 def _described(data: Trajectories, certificate: Mapping[str, Any] | None, method: str) -> str:
@@ -234,12 +229,8 @@ def _json(certificate: Mapping[str, Any], method: str) -> Mapping[str, Any]:
         return values
     except (TypeError, ValueError):
         pass
-    raise DataError(
-        "the certificate is not of JSON values",
-        where=f"Trajectories.{method}",
-        expected="the mapping that Certificate.to_json gives",
-        remedy="pass certificate.to_json()",
-    )
+    what, expected = "the certificate is not of JSON values", "the mapping that Certificate.to_json gives"
+    raise DataError(what, where=f"Trajectories.{method}", expected=expected, remedy="pass certificate.to_json()")
 
 
 def _groups(records: Records) -> Iterator[slice]:

@@ -205,19 +205,12 @@ def _shared(left: Codes, right: Codes) -> tuple[Codes, Codes] | None:
 
 def _sides(public: Columns, private: Columns, spec: PublicSpec, tolerance: float) -> tuple[Points, Points]:
     if isinstance(spec.observation, Discrete) and isinstance(spec.action, Discrete):
-        raise DataError(
-            "rows of discrete observations and actions coincide by chance",
-            where="overlap",
-            expected="a continuous observation or action",
-            remedy="compare where the two datasets come from, and who is in them",
-        )
+        what = "rows of discrete observations and actions coincide by chance"
+        remedy = "compare where the two datasets come from, and who is in them"
+        raise DataError(what, where="overlap", expected="a continuous observation or action", remedy=remedy)
     if not 0.0 <= tolerance < 1.0:
-        raise DataError(
-            "the tolerance is out of range",
-            where="overlap",
-            expected="a share of the range, in [0, 1)",
-            remedy=f"leave it out for {TOLERANCE:g}",
-        )
+        what, expected = "the tolerance is out of range", "a share of the range, in [0, 1)"
+        raise DataError(what, where="overlap", expected=expected, remedy=f"leave it out for {TOLERANCE:g}")
     spaces = {"observations": spec.observation, "actions": spec.action}
     if "next_observations" in public and "next_observations" in private:
         spaces["next_observations"] = spec.observation
@@ -239,12 +232,10 @@ def _points(columns: Columns, spaces: Mapping[str, Space], which: str) -> Points
         width = 1 if isinstance(space, Discrete) else space.size
         fits = column.ndim == 2 and column.shape[1] == width and len(column) == (rows or len(column)) > 0
         if not fits or column.dtype.kind not in "biuf" or not np.isfinite(column).all():
-            raise DataError(
-                f"the {which} {name} are missing, not finite or do not fit the bounds",
-                where="overlap",
-                expected=f"one row of {width} finite numbers for each transition",
-                remedy="pass the columns of both datasets, and the bounds of the private one",
-            )
+            what = f"the {which} {name} are missing, not finite or do not fit the bounds"
+            expected = f"one row of {width} finite numbers for each transition"
+            remedy = "pass the columns of both datasets, and the bounds of the private one"
+            raise DataError(what, where="overlap", expected=expected, remedy=remedy)
         rows = len(column)
         parts.append(_scaled(column, space))
     return np.concatenate(parts, axis=1)

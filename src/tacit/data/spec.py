@@ -45,36 +45,23 @@ class Box:
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not low or len(low) != len(high):
-            raise DataError(
-                f"low has {len(low)} dimensions and high has {len(high)}",
-                where="Box",
-                expected="one low and one high bound for each dimension, at least one",
-                remedy="declare both bounds of every dimension",
-            )
+            what = f"low has {len(low)} dimensions and high has {len(high)}"
+            expected = "one low and one high bound for each dimension, at least one"
+            raise DataError(what, where="Box", expected=expected, remedy="declare both bounds of every dimension")
         for i, (a, b) in enumerate(zip(low, high, strict=True)):
             if not (math.isfinite(a) and math.isfinite(b)) or max(abs(a), abs(b)) > _LARGEST:
-                raise DataError(
-                    f"a bound of dimension {i} is missing or infinite",
-                    where="Box",
-                    expected="finite bounds (float32 range)",
-                    remedy="declare a bound that is known without the data, such as a physical limit",
-                )
+                what, expected = f"a bound of dimension {i} is missing or infinite", "finite bounds (float32 range)"
+                remedy = "declare a bound that is known without the data, such as a physical limit"
+                raise DataError(what, where="Box", expected=expected, remedy=remedy)
             if a >= b:
-                raise DataError(
-                    f"the bounds of dimension {i} are inverted or equal",
-                    where="Box",
-                    expected="low < high",
-                    remedy="exchange or widen them",
-                )
+                what, expected = f"the bounds of dimension {i} are inverted or equal", "low < high"
+                raise DataError(what, where="Box", expected=expected, remedy="exchange or widen them")
 
         inner_low, inner_high = self.single()
         if not np.all(inner_low < inner_high):
-            raise DataError(
-                f"the bounds of dimension {int(np.argmin(inner_low < inner_high))} are closer than float32 can tell",
-                where="Box",
-                expected="bounds that differ as float32",
-                remedy="shift the origin of that dimension or widen the bounds",
-            )
+            what = f"the bounds of dimension {int(np.argmin(inner_low < inner_high))} are closer than float32 can tell"
+            expected, remedy = "bounds that differ as float32", "shift the origin of that dimension or widen the bounds"
+            raise DataError(what, where="Box", expected=expected, remedy=remedy)
         if self.columns is not None and (self.low, self.high) != _ends(self.columns):
             raise _other_columns("Box")
 
@@ -127,12 +114,9 @@ class Discrete:
 
     def __post_init__(self) -> None:
         if not isinstance(self.n, int) or isinstance(self.n, bool) or self.n < 2:
-            raise DataError(
-                "the number of values is not a whole number of at least 2",
-                where="Discrete",
-                expected="n >= 2",
-                remedy="declare how many values there can be, or use a Box",
-            )
+            what = "the number of values is not a whole number of at least 2"
+            expected, remedy = "n >= 2", "declare how many values there can be, or use a Box"
+            raise DataError(what, where="Discrete", expected=expected, remedy=remedy)
         if self.columns is not None and [len(part.labels) for part in dimensions(self.columns)] != [self.n]:
             raise _other_columns("Discrete")
 
@@ -168,12 +152,8 @@ def _ends(columns: Sequence[Column]) -> tuple[tuple[float, ...], tuple[float, ..
 
 
 def _other_columns(where: str) -> DataError:
-    return DataError(
-        "the columns have other bounds or labels than the space",
-        where=where,
-        expected="the bounds of the columns",
-        remedy="build the space with space_of(*columns)",
-    )
+    what, expected = "the columns have other bounds or labels than the space", "the bounds of the columns"
+    return DataError(what, where=where, expected=expected, remedy="build the space with space_of(*columns)")
 
 
 @dataclass(frozen=True)
@@ -213,27 +193,19 @@ class PublicSpec:
         if not isinstance(self.reward, Box) or self.reward.size != 1:
             raise _missing("reward", "a Box of size 1, such as Box((0.0,), (1.0,))")
         if self.source not in get_args(Source):
-            raise DataError(
-                "the source of the bounds is missing or is not public",
-                where="PublicSpec",
-                expected=f"source= one of {', '.join(get_args(Source))}",
-                remedy="take the bounds from something known without the private records, and say what",
-            )
+            what = "the source of the bounds is missing or is not public"
+            expected = f"source= one of {', '.join(get_args(Source))}"
+            remedy = "take the bounds from something known without the private records, and say what"
+            raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
         for name, question in (("terminals", "episodes can terminate"), ("propensities", "there are propensities")):
             if not isinstance(getattr(self, name), bool):
-                raise DataError(
-                    f"{name} is neither true nor false",
-                    where="PublicSpec",
-                    expected="true or false (in Python True or False)",
-                    remedy=f"say whether {question}",
-                )
+                what, expected = f"{name} is neither true nor false", "true or false (in Python True or False)"
+                raise DataError(what, where="PublicSpec", expected=expected, remedy=f"say whether {question}")
         if self.propensities and not isinstance(self.action, Discrete):
-            raise DataError(
-                "propensities belong to discrete actions, and the action is continuous",
-                where="PublicSpec",
-                expected="a Discrete action, or propensities=False",
-                remedy="leave the propensities out, or cut the action into public bins",
-            )
+            what = "propensities belong to discrete actions, and the action is continuous"
+            expected = "a Discrete action, or propensities=False"
+            remedy = "leave the propensities out, or cut the action into public bins"
+            raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
         self._check_names()
         if self.difference is None:
             object.__setattr__(self, "difference", _steps(self.observation))
@@ -242,12 +214,10 @@ class PublicSpec:
             object.__setattr__(self, "difference", difference)
             wrong = not isinstance(self.observation, Box) or len(difference) != self.observation.size
             if wrong or not all(math.isfinite(v) and v > 0 for v in difference):
-                raise DataError(
-                    "difference does not fit the observation",
-                    where="PublicSpec",
-                    expected="one positive number for each dimension of a continuous observation, or None",
-                    remedy="give the public typical size of a step in every dimension, or leave it out",
-                )
+                what = "difference does not fit the observation"
+                expected = "one positive number for each dimension of a continuous observation, or None"
+                remedy = "give the public typical size of a step in every dimension, or leave it out"
+                raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
 
     def _check_names(self) -> None:
         names = [
@@ -263,12 +233,10 @@ class PublicSpec:
         ]
         twice = next((name for name in names if names.count(name) > 1 or name in _RESERVED), None)
         if twice is not None:
-            raise DataError(
-                f"the column name {twice!r} stands twice, or is taken",
-                where="PublicSpec",
-                expected=f"different names, also after next_, and none of {', '.join(sorted(_RESERVED))}",
-                remedy="rename the column in the spec, and name the file's own with fields=",
-            )
+            what = f"the column name {twice!r} stands twice, or is taken"
+            expected = f"different names, also after next_, and none of {', '.join(sorted(_RESERVED))}"
+            remedy = "rename the column in the spec, and name the file's own with fields="
+            raise DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
 
     @property
     def spaces(self) -> dict[str, Space]:
@@ -363,9 +331,8 @@ class PublicSpec:
             if read[name] is not None:
                 read[name] = _floats(read[name], "PublicSpec.difference")
         except DataError as error:
-            raise DataError(
-                f"{name}: {error.what}", where=where, expected=error.expected, remedy=error.remedy
-            ) from None
+            what, expected = f"{name}: {error.what}", error.expected
+            raise DataError(what, where=where, expected=expected, remedy=error.remedy) from None
         try:
             return cls(**read)
         except DataError as error:
@@ -377,21 +344,13 @@ _FIELDS = ("observation", "action", "reward", "source", "terminals", "difference
 
 
 def _unlike(where: str, what: str) -> DataError:
-    return DataError(
-        what,
-        where=where,
-        expected=f"exactly the fields {', '.join(_FIELDS)}",
-        remedy="correct it, or write it with PublicSpec.to_json",
-    )
+    expected, remedy = f"exactly the fields {', '.join(_FIELDS)}", "correct it, or write it with PublicSpec.to_json"
+    return DataError(what, where=where, expected=expected, remedy=remedy)
 
 
 def _missing(name: str, expected: str) -> DataError:
-    return DataError(
-        f"the public bounds of the {name} are missing",
-        where="PublicSpec",
-        expected=expected,
-        remedy="declare bounds that are known without the data",
-    )
+    what, remedy = f"the public bounds of the {name} are missing", "declare bounds that are known without the data"
+    return DataError(what, where="PublicSpec", expected=expected, remedy=remedy)
 
 
 def _floats(values: Sequence[float], where: str) -> tuple[float, ...]:
@@ -399,12 +358,8 @@ def _floats(values: Sequence[float], where: str) -> tuple[float, ...]:
         return tuple(float(v) for v in values)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise DataError(
-        "the bounds are not a sequence of numbers",
-        where=where,
-        expected="one number for each dimension",
-        remedy="write them as a tuple, such as (0.0, 1.0)",
-    )
+    what, expected = "the bounds are not a sequence of numbers", "one number for each dimension"
+    raise DataError(what, where=where, expected=expected, remedy="write them as a tuple, such as (0.0, 1.0)")
 
 
 def _steps(space: Space) -> tuple[float, ...] | None:
@@ -428,20 +383,15 @@ def _bounds(space: gymnasium.Space[Any], where: str, spaces: Any) -> tuple[tuple
         parts = [_bounds(part, f"{where}[{key!r}]", spaces) for key, part in space.spaces.items()]
         return tuple(v for low, _ in parts for v in low), tuple(v for _, high in parts for v in high)
     if not isinstance(space, spaces.Box):
-        raise DataError(
-            "the space is of a kind that is not supported",
-            where=f"PublicSpec.from_spaces({where})",
-            expected="a Box, a Discrete that starts at 0, or a Dict of boxes",
-            remedy="flatten or shift it first (gymnasium.wrappers), or declare a PublicSpec",
-        )
+        what = "the space is of a kind that is not supported"
+        expected = "a Box, a Discrete that starts at 0, or a Dict of boxes"
+        remedy = "flatten or shift it first (gymnasium.wrappers), or declare a PublicSpec"
+        raise DataError(what, where=f"PublicSpec.from_spaces({where})", expected=expected, remedy=remedy)
     low, high = space.low.ravel().tolist(), space.high.ravel().tolist()
     if not all(math.isfinite(v) for v in (*low, *high)):
-        raise DataError(
-            "the space has an infinite bound",
-            where=f"PublicSpec.from_spaces({where})",
-            expected="finite bounds in every dimension",
-            remedy="declare a PublicSpec with bounds that are known without the data",
-        )
+        what, expected = "the space has an infinite bound", "finite bounds in every dimension"
+        remedy = "declare a PublicSpec with bounds that are known without the data"
+        raise DataError(what, where=f"PublicSpec.from_spaces({where})", expected=expected, remedy=remedy)
     return tuple(low), tuple(high)
 
 
@@ -464,12 +414,10 @@ def _column_to_json(column: Column) -> dict[str, Any]:
 def _column_from_json(values: Any) -> Column:
     known = [part.name for part in fields(Column)]
     if not isinstance(values, Mapping) or not {"name"} <= set(values) <= set(known):
-        raise DataError(
-            "a column has no name or an unknown field",
-            where="PublicSpec.from_json",
-            expected=f"name, and of {', '.join(known[1:])} those that its kind has",
-            remedy="correct it; `tacit spec init` writes a template",
-        )
+        what = "a column has no name or an unknown field"
+        expected = f"name, and of {', '.join(known[1:])} those that its kind has"
+        remedy = "correct it; `tacit spec init` writes a template"
+        raise DataError(what, where="PublicSpec.from_json", expected=expected, remedy=remedy)
     labels = values.get("labels", ())
     return Column(**{**values, "labels": tuple(labels) if isinstance(labels, list) else labels})
 
@@ -478,12 +426,9 @@ def _space_from_json(values: Any) -> Space:
     if isinstance(values, Mapping) and values.get("kind") == "columns" and set(values) <= {"kind", "columns"}:
         listed = values.get("columns")
         if not isinstance(listed, Sequence) or not listed:
-            raise DataError(
-                "no column is declared",
-                where="PublicSpec.from_json",
-                expected="in TOML a block [[SPACE.columns]] for each, with its name, and low and high or labels",
-                remedy="write it; an action or a reward that no table has is computed: tacit data import --reward 0",
-            )
+            expected = "in TOML a block [[SPACE.columns]] for each, with its name, and low and high or labels"
+            remedy = "write it; an action or a reward that no table has is computed: tacit data import --reward 0"
+            raise DataError("no column is declared", where="PublicSpec.from_json", expected=expected, remedy=remedy)
         return space_of(*map(_column_from_json, listed))
     if isinstance(values, Mapping) and set(values) == {"kind", "low", "high"} and values["kind"] == "box":
         return Box(_floats(values["low"], "Box.low"), _floats(values["high"], "Box.high"))

@@ -67,12 +67,9 @@ def read(path: Path) -> PublicSpec:
     except (ValueError, RecursionError):
         pass
     if value is None:
-        raise FileError(
-            "there is no such file" if missing else f"the file is no {kind}",
-            where=str(path),
-            expected="a TOML or JSON file of public bounds",
-            remedy="check the path" if missing else "mend it, or begin with the template of `tacit spec init`",
-        )
+        what = "there is no such file" if missing else f"the file is no {kind}"
+        remedy = "check the path" if missing else "mend it, or begin with the template of `tacit spec init`"
+        raise FileError(what, where=str(path), expected="a TOML or JSON file of public bounds", remedy=remedy)
     return PublicSpec.from_json(value, where=str(path))
 
 

@@ -154,12 +154,8 @@ class FolderColumns:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         if self.folder.exists() or self.folder.is_symlink():
-            raise FileError(
-                "the folder exists already",
-                where=str(self.folder),
-                expected="a name that is still free",
-                remedy="choose another folder or remove this one",
-            )
+            expected, remedy = "a name that is still free", "choose another folder or remove this one"
+            raise FileError("the folder exists already", where=str(self.folder), expected=expected, remedy=remedy)
         self._partial = self.folder.with_name(f".{self.folder.name}.partial-{secrets.token_hex(4)}")
         self._files: dict[str, BufferedRandom] = {}
         self._headers: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
@@ -335,9 +331,8 @@ def _read_public(folder: Path) -> _Public:
             what, remedy = "there is no such folder", "check the path, or run `tacit data import` first"
         elif not folder.is_dir():
             what, remedy = "this is a file and no folder of records", "run `tacit data import` on it first"
-        raise FileError(
-            what, where=str(folder), expected="a folder that `tacit data` or Trajectories.save wrote", remedy=remedy
-        )
+        expected = "a folder that `tacit data` or Trajectories.save wrote"
+        raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
     return public
 
 
@@ -370,12 +365,10 @@ class _writing:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
-            raise FileError(
-                f"the folder cannot be written ({error.strerror or 'unknown reason'})",
-                where=str(self._folder),
-                expected="a writable place with enough free space",
-                remedy="free some space or choose another folder; nothing was left behind",
-            ) from None
+            what = f"the folder cannot be written ({error.strerror or 'unknown reason'})"
+            expected = "a writable place with enough free space"
+            remedy = "free some space or choose another folder; nothing was left behind"
+            raise FileError(what, where=str(self._folder), expected=expected, remedy=remedy) from None
 
 
 def _header(file: BufferedRandom, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int) -> None:
@@ -410,6 +403,5 @@ def _stream(path: Path) -> Iterator[Array]:
 
 
 def _damaged(path: Path, what: str) -> FileError:
-    return FileError(
-        what, where=str(path), expected="a folder that Trajectories.save wrote", remedy="import or save the data again"
-    )
+    expected, remedy = "a folder that Trajectories.save wrote", "import or save the data again"
+    return FileError(what, where=str(path), expected=expected, remedy=remedy)

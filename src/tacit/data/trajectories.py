@@ -341,12 +341,9 @@ class Trajectories:
             DataError: there is one unit alone.
         """
         if len(self._records.offsets) < 3:
-            raise DataError(
-                "all records belong to one unit",
-                where="Trajectories",
-                expected="records of many units, which nobody can tell one by one",
-                remedy="check the column of the unit's id, or gather the records of more units",
-            )
+            what, expected = "all records belong to one unit", "records of many units, which nobody can tell one by one"
+            remedy = "check the column of the unit's id, or gather the records of more units"
+            raise DataError(what, where="Trajectories", expected=expected, remedy=remedy)
 
     def require_ends(self) -> None:
         """Refuse records that do not tell where episodes end, before a vault exists: fragments would run across them.
@@ -357,12 +354,10 @@ class Trajectories:
         columns, kind = self._records.columns, self._records.owner
         flagged = columns["terminations"].any() or columns["truncations"].any()
         if not flagged and kind == "id" and len(self._records.episodes) == len(self._records.offsets):
-            raise DataError(
-                "no record says where an episode ends",
-                where="Trajectories",
-                expected="a termination or a truncation in the last row of each episode, or episode ids",
-                remedy="pass truncations= that are True where an episode was cut off or its recording ends",
-            )
+            what = "no record says where an episode ends"
+            expected = "a termination or a truncation in the last row of each episode, or episode ids"
+            remedy = "pass truncations= that are True where an episode was cut off or its recording ends"
+            raise DataError(what, where="Trajectories", expected=expected, remedy=remedy)
 
     def counts(self) -> dict[str, int]:
         """Numbers of transitions, episodes and units of a simulated set.
@@ -371,12 +366,8 @@ class Trajectories:
             DataError: the records are real; how many there are is private.
         """
         if not self.simulated:
-            raise DataError(
-                "the number of records is private",
-                where="Trajectories.counts",
-                expected="a simulated set",
-                remedy="declare the public population in Unit(population=...)",
-            )
+            what, remedy = "the number of records is private", "declare the public population in Unit(population=...)"
+            raise DataError(what, where="Trajectories.counts", expected="a simulated set", remedy=remedy)
         records = self._records
         sizes = {"transitions": records.order, "episodes": records.episodes[1:], "units": records.offsets[1:]}
         return {name: len(rows) for name, rows in sizes.items()}
@@ -396,12 +387,9 @@ class Trajectories:
 
     def _seal(self) -> None:
         if self._sealed:
-            raise DataError(
-                "the records are in a vault already",
-                where="Vault",
-                expected="records that no other vault holds",
-                remedy="use the vault that holds them; a second ledger for the same records would double the budget",
-            )
+            what, expected = "the records are in a vault already", "records that no other vault holds"
+            remedy = "use the vault that holds them; a second ledger for the same records would double the budget"
+            raise DataError(what, where="Vault", expected=expected, remedy=remedy)
         self.__dict__["_sealed"] = True
 
     def _refuse_if_sealed(self, what: str) -> None:
@@ -421,12 +409,9 @@ class Trajectories:
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
         if not self.simulated:
-            raise DataError(
-                "private records cannot be pickled or copied",
-                where="Trajectories",
-                expected="a simulated set",
-                remedy="use save(folder) and Trajectories.open(folder)",
-            )
+            what = "private records cannot be pickled or copied"
+            expected, remedy = "a simulated set", "use save(folder) and Trajectories.open(folder)"
+            raise DataError(what, where="Trajectories", expected=expected, remedy=remedy)
         return (type(self)._restored, (self._records, self.spec))
 
     @classmethod

@@ -182,21 +182,14 @@ def require_no_twins(keys: Iterable[str], where: str, unit_key: UnitKey | None =
 
 def twins(where: str) -> DataError:
     """The refusal of twins."""
-    return DataError(
-        "two unit ids differ by case, width, form or invisible characters alone, and one unit could pass for two",
-        where=where,
-        expected="one way to write the id of each unit",
-        remedy=TWINS,
-    )
+    what = "two unit ids differ by case, width, form or invisible characters alone, and one unit could pass for two"
+    return DataError(what, where=where, expected="one way to write the id of each unit", remedy=TWINS)
 
 
 def checked(unit_key: str | None, where: str) -> UnitKey | None:
     """What twins are, if it is one of the words."""
     if unit_key is not None and unit_key not in get_args(UnitKey):
-        raise DataError(
-            "unit_key says nothing that is known",
-            where=where,
-            expected="'exact', 'folded' or None",
-            remedy="leave it out, so that ids that differ by case or form alone are refused",
-        )
+        what, expected = "unit_key says nothing that is known", "'exact', 'folded' or None"
+        remedy = "leave it out, so that ids that differ by case or form alone are refused"
+        raise DataError(what, where=where, expected=expected, remedy=remedy)
     return unit_key  # type: ignore[return-value]

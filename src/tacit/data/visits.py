@@ -42,12 +42,9 @@ class Visit:
             object.__setattr__(self, name, _numbers(getattr(self, name), name))
         n = len(self.rewards)
         if self.rewards.ndim != 1 or len(self.actions) != n or len(self.observations) != n + 1:
-            raise DataError(
-                "the arrays of a visit do not fit each other",
-                where="Visit",
-                expected="n + 1 observations, n actions and n rewards",
-                remedy="give the observation after the last decision too",
-            )
+            what = "the arrays of a visit do not fit each other"
+            remedy = "give the observation after the last decision too"
+            raise DataError(what, where="Visit", expected="n + 1 observations, n actions and n rewards", remedy=remedy)
 
     def fits(self, spec: PublicSpec) -> bool:
         """Whether observations and actions have the widths of the spec: to be asked where visits come in."""
@@ -81,12 +78,8 @@ def rows_of(
         DataError: a key of the visits is not text, and would never be found.
     """
     if not all(isinstance(person, str) for person in visits):
-        raise DataError(
-            "a key of the visits is not text",
-            where="rows_of",
-            expected="the ids as a vault passes them to serve: text",
-            remedy="write str(id) wherever a visit is filed",
-        )
+        what, expected = "a key of the visits is not text", "the ids as a vault passes them to serve: text"
+        raise DataError(what, where="rows_of", expected=expected, remedy="write str(id) wherever a visit is filed")
     asked = [person for replicate in people for person in replicate]
     rows = empty_rows(spec, len(asked), horizon)
     for i, person in enumerate(asked):
@@ -126,12 +119,8 @@ def _numbers(values: Any, name: str) -> Array:
         return np.array(values, dtype=np.float64, ndmin=1)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise DataError(
-        f"the {name} are not numbers, or not as many in every row",
-        where="Visit",
-        expected="arrays of numbers",
-        remedy="encode text and missing values as numbers first",
-    )
+    what, expected = f"the {name} are not numbers, or not as many in every row", "arrays of numbers"
+    raise DataError(what, where="Visit", expected=expected, remedy="encode text and missing values as numbers first")
 
 
 def _width(values: Array) -> int:

@@ -103,12 +103,10 @@ class GymDomain:
         self._observation, self._action = first.observation_space, first.action_space
         for which, space in (("observation", self._observation), ("action", self._action)):
             if not isinstance(space, gymnasium.spaces.Box) and not _counts(space):
-                raise DataError(
-                    f"the {which} space is of a kind that is not supported",
-                    where=f"GymDomain({name!r})",
-                    expected="a Box, or a Discrete that starts at 0",
-                    remedy="flatten or shift it with a wrapper and register the result",
-                )
+                what = f"the {which} space is of a kind that is not supported"
+                expected = "a Box, or a Discrete that starts at 0"
+                remedy = "flatten or shift it with a wrapper and register the result"
+                raise DataError(what, where=f"GymDomain({name!r})", expected=expected, remedy=remedy)
         self.limit: int | None = None if first.spec is None else first.spec.max_episode_steps
 
     def public_spec(
@@ -196,12 +194,8 @@ class GymDomain:
         return bounds or Box(tuple(low.tolist()), tuple(high.tolist()))
 
     def _unbounded(self, what: str, expected: str) -> DataError:
-        return DataError(
-            what,
-            where=f"GymDomain({self.name!r}).public_spec",
-            expected=expected,
-            remedy="declare bounds that are known without the data, such as physical limits",
-        )
+        remedy = "declare bounds that are known without the data, such as physical limits"
+        return DataError(what, where=f"GymDomain({self.name!r}).public_spec", expected=expected, remedy=remedy)
 
     def _make(self) -> gymnasium.Env[Any, Any]:
         try:
@@ -213,9 +207,8 @@ class GymDomain:
             near = difflib.get_close_matches(self.name, others, n=3, cutoff=0.6)
             what = "Gymnasium knows no such environment"
             remedy = f"did you mean {' or '.join(near)}" if near else "import the package that registers it first"
-        raise DataError(
-            what, where=f"GymDomain({self.name!r})", expected="the id of a registered environment", remedy=remedy
-        )
+        expected = "the id of a registered environment"
+        raise DataError(what, where=f"GymDomain({self.name!r})", expected=expected, remedy=remedy)
 
 
 def _counts(space: gymnasium.Space[Any]) -> bool:

@@ -49,12 +49,8 @@ class LastingUsers:
         self, domain: Domain, spec: PublicSpec, *, horizon: int, episode: int, replicates: int = 1, seed: int
     ) -> None:
         if min(horizon, episode, replicates) < 1 or seed < 0:
-            raise DataError(
-                "a parameter is out of range",
-                where="LastingUsers",
-                expected="horizon, episode, replicates >= 1; seed >= 0",
-                remedy="correct the parameter",
-            )
+            what, expected = "a parameter is out of range", "horizon, episode, replicates >= 1; seed >= 0"
+            raise DataError(what, where="LastingUsers", expected=expected, remedy="correct the parameter")
         self.spec, self.replicates, self.stay = spec, replicates, -(-episode // horizon)
         self._domain, self._horizon, self._episode, self._seed = domain, horizon, episode, seed
         self._round, self._state, self._age = 0, np.zeros(0), np.zeros(0, np.int64)
@@ -69,12 +65,10 @@ class LastingUsers:
         replicate = np.repeat(np.arange(len(people)), [len(ids) for ids in people])
         slots = np.concatenate([np.arange(len(ids)) for ids in people])
         if len(people) != self.replicates or (self._round and len(slots) != len(self._age)):
-            raise DataError(
-                f"{len(slots)} people of {len(people)} replicates are to be served",
-                where="LastingUsers.serve",
-                expected=f"those of the round before, of {self.replicates} replicates",
-                remedy="pass what arrive returned, with the same count in every round",
-            )
+            what = f"{len(slots)} people of {len(people)} replicates are to be served"
+            expected = f"those of the round before, of {self.replicates} replicates"
+            remedy = "pass what arrive returned, with the same count in every round"
+            raise DataError(what, where="LastingUsers.serve", expected=expected, remedy=remedy)
         generator = np.random.default_rng([self._seed, self._round])
         fresh = (self._round + slots) % self.stay == 0 if self._round else np.ones(len(slots), bool)
         leaving = (self._round + 1 + slots) % self.stay == 0

@@ -138,12 +138,8 @@ def rollout(
         DataError: a probability is negative or not finite, none is positive, or the shape is wrong.
     """
     if invalid not in ("mask", "stay"):
-        raise DataError(
-            "the meaning of impossible actions is unknown",
-            where="movement.play",
-            expected="invalid= mask or stay",
-            remedy="leave it at mask",
-        )
+        what, expected = "the meaning of impossible actions is unknown", "invalid= mask or stay"
+        raise DataError(what, where="movement.play", expected=expected, remedy="leave it at mask")
     first = np.asarray(starts, dtype=np.int64)
     kinds = rng.integers(0, policy.kinds, len(first))
     walk = Walk(first, masked=invalid == "mask")
@@ -260,9 +256,6 @@ def _draw(numbers: FloatArray, rng: np.random.Generator) -> IntArray:
 def _check(numbers: FloatArray, n: int) -> None:
     fits = numbers.ndim == 2 and len(numbers) == n and numbers.shape[1] in (4, 5)
     if not fits or not np.isfinite(numbers).all() or (numbers < 0).any() or (numbers.sum(axis=1) <= 0).any():
-        raise DataError(
-            "the policy's probabilities are not probabilities",
-            where="movement.play",
-            expected="[n, 4] or [n, 5] finite numbers >= 0, some of each row positive",
-            remedy="correct the policy",
-        )
+        what = "the policy's probabilities are not probabilities"
+        expected, remedy = "[n, 4] or [n, 5] finite numbers >= 0, some of each row positive", "correct the policy"
+        raise DataError(what, where="movement.play", expected=expected, remedy=remedy)

@@ -38,12 +38,8 @@ class MovementEnv(gymnasium.Env[npt.NDArray[np.int64], np.int64]):
         self, grid: Grid, space: Space, starts: Starts, *, actions: int = 5, invalid: Invalid = "mask"
     ) -> None:
         if actions not in (4, 5):
-            raise DataError(
-                "the number of actions is neither 4 nor 5",
-                where="MovementEnv",
-                expected="4 (the papers') or 5 (with last)",
-                remedy="leave it at 5",
-            )
+            what, expected = "the number of actions is neither 4 nor 5", "4 (the papers') or 5 (with last)"
+            raise DataError(what, where="MovementEnv", expected=expected, remedy="leave it at 5")
         self.observation_space = gymnasium.spaces.MultiDiscrete([SLOTS, SLOTS + 1, SLOTS + 1, grid.size])
         self.action_space = gymnasium.spaces.Discrete(actions)
         self._grid, self._space, self._starts, self._masked = grid, space, starts, invalid == "mask"
@@ -57,12 +53,8 @@ class MovementEnv(gymnasium.Env[npt.NDArray[np.int64], np.int64]):
         cell = (options or {}).get("start")
         start = self._starts.draw(1, self.np_random) if cell is None else np.array([cell])
         if not 0 <= int(start[0]) < self._grid.size:
-            raise DataError(
-                "the start is outside the grid",
-                where="MovementEnv.reset",
-                expected="a cell of the grid",
-                remedy="take starts on the same grid",
-            )
+            what, expected = "the start is outside the grid", "a cell of the grid"
+            raise DataError(what, where="MovementEnv.reset", expected=expected, remedy="take starts on the same grid")
         self._walk = Walk(start.astype(np.int64), masked=self._masked)
         return self._seen()
 

@@ -46,12 +46,8 @@ def require_physical(where: str, positive: Mapping[str, float], nonnegative: Map
     for values, least, words in ((positive, 0.0, "> 0"), (nonnegative or {}, -math.ulp(0.0), ">= 0")):
         for name, value in values.items():
             if not (math.isfinite(value) and value > least):
-                raise DataError(
-                    f"{name} is {value!r}",
-                    where=where,
-                    expected=f"a finite number {words}",
-                    remedy=f"choose another {name}, or leave it out for the usual one",
-                )
+                remedy = f"choose another {name}, or leave it out for the usual one"
+                raise DataError(f"{name} is {value!r}", where=where, expected=f"a finite number {words}", remedy=remedy)
 
 
 # What evaluation asks of trained policies.
@@ -235,12 +231,8 @@ class Timed:
 
     def __post_init__(self) -> None:
         if self.states < 1 or self.horizon < 1:
-            raise DataError(
-                f"there are {self.states} states and {self.horizon} steps",
-                where="Timed",
-                expected="at least one of each",
-                remedy="give the domain's own numbers",
-            )
+            what, expected = f"there are {self.states} states and {self.horizon} steps", "at least one of each"
+            raise DataError(what, where="Timed", expected=expected, remedy="give the domain's own numbers")
 
     def spec(self, spec: PublicSpec) -> PublicSpec:
         """The public spec with the (H + 1) S observations of this domain."""

@@ -155,12 +155,10 @@ def _moments(
     generator: np.random.Generator,
 ) -> Iterator[_Moment]:
     if not len(replicate) or horizon < 1 or repeat < 1:
-        raise DataError(
-            "there is nobody to serve or nothing to serve them with",
-            where="tacit.envs.serving",
-            expected="at least one person, a horizon and a repeat of at least 1",
-            remedy="ask for more people or give a longer horizon",
-        )
+        what = "there is nobody to serve or nothing to serve them with"
+        expected = "at least one person, a horizon and a repeat of at least 1"
+        remedy = "ask for more people or give a longer horizon"
+        raise DataError(what, where="tacit.envs.serving", expected=expected, remedy=remedy)
     slot, live = np.arange(len(replicate)), np.ones(len(replicate), dtype=bool)
     state = domain.starts(len(slot), generator)
     seen = domain.observe(state)
@@ -168,12 +166,10 @@ def _moments(
     for t in range(decisions):
         action = np.asarray(actor(shown(seen), replicate, generator))
         if len(action) != len(slot) or action.ndim > 2:
-            raise DataError(
-                "the actor's actions do not fit the observations",
-                where="tacit.envs.serving",
-                expected="one action for each observation, [N] or [N, a]",
-                remedy="return as many actions as there are observations",
-            )
+            what = "the actor's actions do not fit the observations"
+            expected = "one action for each observation, [N] or [N, a]"
+            remedy = "return as many actions as there are observations"
+            raise DataError(what, where="tacit.envs.serving", expected=expected, remedy=remedy)
         steps = min(repeat, horizon - t * repeat)
         state, paid, ended, cut = _advance(domain, state, action, live, steps, generator)
         after = domain.observe(state)
@@ -300,12 +296,9 @@ class SimulatedUsers:
         rounds: int = 0,
     ) -> None:
         if min(horizon, repeat, replicates) < 1 or min(seed, pool, rounds) < 0 or not 0.0 <= missing <= 1.0:
-            raise DataError(
-                "a parameter is out of range",
-                where="SimulatedUsers",
-                expected="horizon, repeat, replicates >= 1; seed, pool, rounds >= 0; missing in [0, 1]",
-                remedy="correct the parameter",
-            )
+            what = "a parameter is out of range"
+            expected = "horizon, repeat, replicates >= 1; seed, pool, rounds >= 0; missing in [0, 1]"
+            raise DataError(what, where="SimulatedUsers", expected=expected, remedy="correct the parameter")
         self.spec = _repeated(spec, repeat)
         self.replicates = replicates
         self.slot = -(-horizon // repeat)
@@ -327,12 +320,10 @@ class SimulatedUsers:
             DataError: there is not one list of people for each replicate, or the actor's actions do not fit.
         """
         if len(people) != self.replicates:
-            raise DataError(
-                f"people of {len(people)} replicates are to be served",
-                where="SimulatedUsers.serve",
-                expected=f"one list of people for each of the {self.replicates} replicates",
-                remedy="pass what arrive returned, or as many lists of the pool",
-            )
+            what = f"people of {len(people)} replicates are to be served"
+            expected = f"one list of people for each of the {self.replicates} replicates"
+            remedy = "pass what arrive returned, or as many lists of the pool"
+            raise DataError(what, where="SimulatedUsers.serve", expected=expected, remedy=remedy)
         generator = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(self._rounds,)))
         self._rounds += 1
         replicate = np.repeat(np.arange(self.replicates), [len(ids) for ids in people])

@@ -47,12 +47,10 @@ class RankLaw:
         places = np.asarray(self.places, dtype=np.int64)
         inside = len(places) and places.min() >= 0 and places.max() < self.grid.size
         if not inside or len(np.unique(places)) != len(places) or not np.isfinite(self.alpha) or self.ranks < 1:
-            raise DataError(
-                "the vocabulary or a number is out of range",
-                where="RankLaw",
-                expected="different cells of the grid, a finite alpha and ranks >= 1",
-                remedy="give the public vocabulary as cells of the same grid",
-            )
+            what = "the vocabulary or a number is out of range"
+            expected = "different cells of the grid, a finite alpha and ranks >= 1"
+            remedy = "give the public vocabulary as cells of the same grid"
+            raise DataError(what, where="RankLaw", expected=expected, remedy=remedy)
         order = np.sort(places)
         ranks = min(self.ranks, len(order))
         from scipy.spatial import KDTree
@@ -110,12 +108,9 @@ class JumpLaw:
         rising = edges.ndim == 1 and len(edges) > 1 and edges[0] > 0 and bool((np.diff(edges) > 0).all())
         fits = numbers.shape == (len(edges) - 1,) and bool((numbers >= 0).all())
         if not rising or not fits or not np.isfinite(edges).all() or abs(numbers.sum() - 1) > 1e-6:
-            raise DataError(
-                "the bins of distance are invalid",
-                where="JumpLaw",
-                expected="edges in km that rise from above 0, and one probability for each bin, adding up to 1",
-                remedy="correct the edges, or divide the probabilities by their sum",
-            )
+            expected = "edges in km that rise from above 0, and one probability for each bin, adding up to 1"
+            remedy = "correct the edges, or divide the probabilities by their sum"
+            raise DataError("the bins of distance are invalid", where="JumpLaw", expected=expected, remedy=remedy)
         object.__setattr__(self, "edges", tuple(edges.tolist()))
         object.__setattr__(self, "probabilities", tuple(numbers.tolist()))
 

@@ -57,12 +57,9 @@ def leaps(spec: PublicSpec, count: int, *, seed: int, size: float = 30.0) -> dic
         DataError: the spec declares no typical difference.
     """
     if not isinstance(spec.observation, Box) or spec.difference is None:
-        raise DataError(
-            "the typical size of a step is not declared",
-            where="gradient_canaries.leaps",
-            expected="observations in a Box, and spec.difference",
-            remedy="declare PublicSpec(difference=...), or pass canaries of your own",
-        )
+        what, expected = "the typical size of a step is not declared", "observations in a Box, and spec.difference"
+        remedy = "declare PublicSpec(difference=...), or pass canaries of your own"
+        raise DataError(what, where="gradient_canaries.leaps", expected=expected, remedy=remedy)
     rows = uniform_table(spec, rows=count, seed=seed)
     steps = np.random.default_rng([seed, 1]).standard_normal((count, spec.observation.size))
     low, high = spec.observation.single()

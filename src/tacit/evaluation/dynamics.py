@@ -64,21 +64,14 @@ def dynamics(
     )
     rows = len(states)
     if rows == 0 or states.shape != (rows, 4) or following.shape != (rows, 4) or rewards.shape != (rows,):
-        raise DataError(
-            "the table is not one of point masses in the plane",
-            where="dynamics",
-            expected="observations and next_observations [T, 4] as (x, y, v_x, v_y) and rewards [T], with T >= 1",
-            remedy="use these measures on maze data only",
-        )
+        what = "the table is not one of point masses in the plane"
+        expected = "observations and next_observations [T, 4] as (x, y, v_x, v_y) and rewards [T], with T >= 1"
+        raise DataError(what, where="dynamics", expected=expected, remedy="use these measures on maze data only")
     walled = np.asarray(in_wall(states[:, :2]), dtype=bool)
     free = ~walled
     if not free.any():
-        raise DataError(
-            "every row starts inside a wall",
-            where="dynamics",
-            expected="at least one row in free space",
-            remedy="check that the layout is the one of the table",
-        )
+        expected, remedy = "at least one row in free space", "check that the layout is the one of the table"
+        raise DataError("every row starts inside a wall", where="dynamics", expected=expected, remedy=remedy)
     states, actions, rewards, following = states[free], actions[free], rewards[free], following[free]
     true = np.asarray(step(states, actions), dtype=np.float64)
     true_rewards = np.asarray(reward(states, actions, true), dtype=np.float64)
@@ -94,12 +87,9 @@ def _relative(sampled: Array, true: Array, start: Array) -> float:
     """mean |sampled - true| / mean |true - start| of points [N, 2]."""
     displacement = float(np.mean(np.linalg.norm(true - start, axis=1)))
     if displacement == 0.0:
-        raise DataError(
-            "the simulator moves no row at all",
-            where="dynamics",
-            expected="a mean true displacement above zero",
-            remedy="check that the states and the step function use the same units",
-        )
+        what, expected = "the simulator moves no row at all", "a mean true displacement above zero"
+        remedy = "check that the states and the step function use the same units"
+        raise DataError(what, where="dynamics", expected=expected, remedy=remedy)
     return float(np.mean(np.linalg.norm(sampled - true, axis=1))) / displacement
 
 
@@ -158,6 +148,5 @@ def one_step(columns: Mapping[str, NDArray[np.generic]], simulate: Simulate) -> 
 
 
 def _bad(what: str, expected: str) -> DataError:
-    return DataError(
-        what, where="one_step", expected=expected, remedy="pass a sampled table and the simulator of its own spec"
-    )
+    remedy = "pass a sampled table and the simulator of its own spec"
+    return DataError(what, where="one_step", expected=expected, remedy=remedy)

@@ -68,12 +68,9 @@ def fidelity(
     """
     real_columns, synthetic_columns = flatten(real, spec), flatten(synthetic, spec)
     if [(n, c.dtype) for n, c in real_columns.items()] != [(n, c.dtype) for n, c in synthetic_columns.items()]:
-        raise DataError(
-            "the two tables have different columns",
-            where="fidelity",
-            expected=f"the same columns of the same kinds in both ({', '.join(FIELDS)})",
-            remedy="compare tables of one public specification",
-        )
+        what = "the two tables have different columns"
+        expected = f"the same columns of the same kinds in both ({', '.join(FIELDS)})"
+        raise DataError(what, where="fidelity", expected=expected, remedy="compare tables of one public specification")
     names = tuple(real_columns)
     marginals = tuple(1.0 - _distance(real_columns[name], synthetic_columns[name]) for name in names)
     continuous = [name for name in names if real_columns[name].dtype == np.float32]
@@ -106,12 +103,8 @@ def ceiling(real: Mapping[str, NDArray[np.generic]], *, seed: int, spec: PublicS
     """
     rows = len(next(iter(real.values())))
     if rows < 2:
-        raise DataError(
-            "the table has fewer than two rows",
-            where="ceiling",
-            expected="at least two rows, to be split into disjoint halves",
-            remedy="pass the whole real table",
-        )
+        what, expected = "the table has fewer than two rows", "at least two rows, to be split into disjoint halves"
+        raise DataError(what, where="ceiling", expected=expected, remedy="pass the whole real table")
     order = np.random.default_rng(seed).permutation(rows)
     first, second = order[: rows // 2], order[rows // 2 : 2 * (rows // 2)]
     return fidelity(
@@ -138,30 +131,21 @@ def flatten(
     rows: int | None = None
     for field in FIELDS:
         if field not in columns:
-            raise DataError(
-                f"the column {field!r} is missing",
-                where="fidelity",
-                expected=f"the columns {', '.join(FIELDS)}",
-                remedy="pass the columns of a Trajectories or of a sampled table",
-            )
+            what, expected = f"the column {field!r} is missing", f"the columns {', '.join(FIELDS)}"
+            remedy = "pass the columns of a Trajectories or of a sampled table"
+            raise DataError(what, where="fidelity", expected=expected, remedy=remedy)
         values = np.asarray(columns[field])
         if values.ndim not in (1, 2) or len(values) == 0 or len(values) != (rows or len(values)):
-            raise DataError(
-                f"the column {field!r} has the wrong shape",
-                where="fidelity",
-                expected="[T] or [T, d] with one T >= 1 for all columns",
-                remedy="give every column one entry per transition",
-            )
+            what = f"the column {field!r} has the wrong shape"
+            expected = "[T] or [T, d] with one T >= 1 for all columns"
+            remedy = "give every column one entry per transition"
+            raise DataError(what, where="fidelity", expected=expected, remedy=remedy)
         rows = len(values)
         discrete = np.issubdtype(values.dtype, np.integer) or values.dtype == np.bool_
         values = values.astype(np.int64 if discrete else np.float32, copy=False)
         if not np.isfinite(values).all():
-            raise DataError(
-                f"the column {field!r} holds NaN or infinity",
-                where="fidelity",
-                expected="finite values",
-                remedy="clip the table to its public bounds first",
-            )
+            what, remedy = f"the column {field!r} holds NaN or infinity", "clip the table to its public bounds first"
+            raise DataError(what, where="fidelity", expected="finite values", remedy=remedy)
         if spec is not None:
             flat |= _named(spec, field, values)
         elif values.ndim == 1:

@@ -32,12 +32,10 @@ class Counts:
 
     def __post_init__(self) -> None:
         if not (0 <= self.false_alarms <= self.without > 0 and 0 <= self.hits <= self.having > 0):
-            raise DataError(
-                "the counts of an audit do not fit together",
-                where="audit.Counts",
-                expected="0 <= alarms <= outputs, with at least one output on each side",
-                remedy="count the alarms of one fixed test on fresh outputs",
-            )
+            what = "the counts of an audit do not fit together"
+            expected = "0 <= alarms <= outputs, with at least one output on each side"
+            remedy = "count the alarms of one fixed test on fresh outputs"
+            raise DataError(what, where="audit.Counts", expected=expected, remedy=remedy)
 
 
 @dataclass(frozen=True)

@@ -125,12 +125,10 @@ def attack(
         or min(member_scores.shape[1], other_scores.shape[1]) < FEWEST
         or not np.isfinite([member_scores.sum(), other_scores.sum()]).all()
     ):
-        raise DataError(
-            "the scores of members and others do not fit",
-            where="membership.attack",
-            expected=f"finite scores [S, M] and [S, N] with M and N of at least {FEWEST}",
-            remedy="pass the same scores of both, a row each",
-        )
+        what = "the scores of members and others do not fit"
+        expected = f"finite scores [S, M] and [S, N] with M and N of at least {FEWEST}"
+        remedy = "pass the same scores of both, a row each"
+        raise DataError(what, where="membership.attack", expected=expected, remedy=remedy)
     generator = np.random.default_rng(seed)
     (member_chosen, member_left), (other_chosen, other_left) = (
         _halves(scores, generator) for scores in (member_scores, other_scores)

@@ -63,12 +63,9 @@ def nearest_records(
     generator = np.random.default_rng(seed)
     tables = [numbers(table) for table in (synthetic, train, holdout)]
     if len({tuple(table) for table in tables}) != 1:
-        raise DataError(
-            "the tables have different columns",
-            where="nearest_records",
-            expected="the same columns of the same kinds in all three",
-            remedy="compare tables of one public specification",
-        )
+        what, expected = "the tables have different columns", "the same columns of the same kinds in all three"
+        remedy = "compare tables of one public specification"
+        raise DataError(what, where="nearest_records", expected=expected, remedy=remedy)
     axes = [[_axis(table[name], [side[name] for side in tables]) for name in table] for table in tables]
     drawn, trained, held_out = (np.concatenate(columns, axis=1) for columns in axes)
     drawn = _some(np.unique(drawn, axis=0), rows, generator)  # a row that is there many times tells one thing
@@ -131,23 +128,18 @@ def tsne(tables: Mapping[str, Columns], *, rows: int = 500, seed: int = 0) -> di
     try:
         from sklearn.manifold import TSNE
     except ImportError:
-        raise DataError(
-            "scikit-learn is not installed",
-            where="embedding.tsne",
-            expected="the package that computes t-SNE",
-            remedy="run `pip install 'tacit[tsne]'`, or leave the picture out",
-        ) from None
+        what, expected = "scikit-learn is not installed", "the package that computes t-SNE"
+        remedy = "run `pip install 'tacit[tsne]'`, or leave the picture out"
+        raise DataError(what, where="embedding.tsne", expected=expected, remedy=remedy) from None
     generator = np.random.default_rng(seed)
     flat = {label: numbers(table) for label, table in tables.items()}
     points = {label: np.stack([c.astype(np.float64) for c in table.values()], axis=1) for label, table in flat.items()}
     points = {label: generator.permutation(table)[:rows] for label, table in points.items()}
     if len({tuple(table) for table in flat.values()}) != 1 or sum(map(len, points.values())) <= 30:
-        raise DataError(
-            "the tables have different columns, or too few rows",
-            where="embedding.tsne",
-            expected="the same columns in all tables, and more than 30 rows together",
-            remedy="compare larger tables of one public specification",
-        )
+        what = "the tables have different columns, or too few rows"
+        expected = "the same columns in all tables, and more than 30 rows together"
+        remedy = "compare larger tables of one public specification"
+        raise DataError(what, where="embedding.tsne", expected=expected, remedy=remedy)
     together = np.concatenate(list(points.values()))
     spread = together.std(axis=0)
     together = (together - together.mean(axis=0)) / np.where(spread > 0, spread, 1.0)

@@ -298,6 +298,5 @@ def _mean(total: Floats | np.floating, count: NDArray[np.int64] | np.integer | i
 
 
 def _unsteppable(what: str, expected: str) -> DataError:
-    return DataError(
-        what, where="sequence_dynamics", expected=expected, remedy="pass trajectories and the simulator of their spec"
-    )
+    remedy = "pass trajectories and the simulator of their spec"
+    return DataError(what, where="sequence_dynamics", expected=expected, remedy=remedy)

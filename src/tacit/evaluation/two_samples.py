@@ -67,12 +67,9 @@ class Features:
         """
         number = {name for name, column in columns.items() if column.dtype == np.float32}
         if number != set(self.numbers) or set(columns) - number != set(self.values):
-            raise DataError(
-                "the tables have different columns",
-                where="measure.Features",
-                expected="the same columns of the same kinds in all tables",
-                remedy="compare tables of one public specification",
-            )
+            what, expected = "the tables have different columns", "the same columns of the same kinds in all tables"
+            remedy = "compare tables of one public specification"
+            raise DataError(what, where="measure.Features", expected=expected, remedy=remedy)
         parts: list[NDArray[np.generic]] = [
             ((columns[name].astype(np.float64) - center) / scale)[:, None]
             for name, (center, scale) in self.numbers.items()

@@ -85,9 +85,7 @@ class _Masked(_Answering):
 
 
 def _wrong_way(part: str) -> MechanismError:
-    return MechanismError(
-        "the part is not answered in this kind of message",
-        where=f"part {part!r}",
-        expected="shared noise through secure aggregation, other parts in a query",
-        remedy="run the server of the same plan and version",
-    )
+    what = "the part is not answered in this kind of message"
+    expected = "shared noise through secure aggregation, other parts in a query"
+    remedy = "run the server of the same plan and version"
+    return MechanismError(what, where=f"part {part!r}", expected=expected, remedy=remedy)

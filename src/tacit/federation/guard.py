@@ -159,6 +159,5 @@ def guard(message: Message, context: Context, call_next: Callable[[Message, Cont
 
 def _refused(why: str, expected: str) -> MechanismError:
     remedy: Any = "run the server of the same plan and version"
-    return MechanismError(
-        f"the secure sum is refused: {why}", where="secure aggregation", expected=expected, remedy=remedy
-    )
+    what = f"the secure sum is refused: {why}"
+    return MechanismError(what, where="secure aggregation", expected=expected, remedy=remedy)

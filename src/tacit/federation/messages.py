@@ -99,9 +99,5 @@ def refusal(message: Message, error: Exception) -> Message:
 
 
 def _malformed() -> MechanismError:
-    return MechanismError(
-        "the message is not a query",
-        where="tacit.federation",
-        expected="a plan, a part, a step, a size and named arrays",
-        remedy="send it with the same version of tacit",
-    )
+    expected, remedy = "a plan, a part, a step, a size and named arrays", "send it with the same version of tacit"
+    return MechanismError("the message is not a query", where="tacit.federation", expected=expected, remedy=remedy)

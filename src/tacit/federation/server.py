@@ -200,12 +200,9 @@ class FlowerDevices:
             DataError: there may be more devices than people in the population.
         """
         if self._most > population:
-            raise DataError(
-                f"there may be {self._most:,} devices",
-                where="FederatedVault",
-                expected=f"at most the declared population, {population:,}",
-                remedy="give FlowerDevices that number, or declare a larger population in a new ledger",
-            )
+            what, expected = f"there may be {self._most:,} devices", f"at most the declared population, {population:,}"
+            remedy = "give FlowerDevices that number, or declare a larger population in a new ledger"
+            raise DataError(what, where="FederatedVault", expected=expected, remedy=remedy)
         return None
 
     def wait(self, count: int, seconds: float = 60.0) -> int:
@@ -217,12 +214,9 @@ class FlowerDevices:
         end = time.monotonic() + seconds
         while len(nodes := self._nodes()) < count:
             if time.monotonic() >= end:
-                raise MechanismError(
-                    f"{len(nodes)} devices are connected",
-                    where="FlowerDevices.wait",
-                    expected=f"{count} within {seconds:g} s",
-                    remedy="start their SuperNodes, or check the address and the certificates",
-                )
+                what, expected = f"{len(nodes)} devices are connected", f"{count} within {seconds:g} s"
+                remedy = "start their SuperNodes, or check the address and the certificates"
+                raise MechanismError(what, where="FlowerDevices.wait", expected=expected, remedy=remedy)
             time.sleep(0.1)
         return len(nodes)
 
@@ -254,10 +248,8 @@ class FlowerDevices:
     def _nodes(self) -> list[int]:
         nodes = sorted(set(self._grid.get_node_ids()))
         if len(nodes) > self._most:
-            raise MechanismError(
-                f"{len(nodes)} devices are connected",
-                where="FlowerDevices",
-                expected=f"at most {self._most:,}, one for each person of the declared population",
-                remedy="declare a population that covers everybody, or connect nobody twice",
-            )
+            what = f"{len(nodes)} devices are connected"
+            expected = f"at most {self._most:,}, one for each person of the declared population"
+            remedy = "declare a population that covers everybody, or connect nobody twice"
+            raise MechanismError(what, where="FlowerDevices", expected=expected, remedy=remedy)
         return nodes

@@ -103,12 +103,8 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
         (partial / CARD).write_text(kind.card(release), encoding="utf-8")
         os.rename(partial, folder)
     except (OSError, SafetensorError) as error:
-        raise FileError(
-            "the release could not be written",
-            where=str(folder),
-            expected="a writable folder with free space",
-            remedy="free some space and save again",
-        ) from error
+        what, expected = "the release could not be written", "a writable folder with free space"
+        raise FileError(what, where=str(folder), expected=expected, remedy="free some space and save again") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -130,12 +126,8 @@ def load(folder: str | os.PathLike[str], *, public_key: str | None = None) -> Re
     certificate = Certificate.load(folder / CERTIFICATE)
     config = _config(folder / CONFIG)
     if config["plan"] not in _plans(certificate):
-        raise CertificateError(
-            "the certificate is that of another plan",
-            where=str(folder),
-            expected="the certificate of this very model",
-            remedy="fetch or write the release again",
-        )
+        what, expected = "the certificate is that of another plan", "the certificate of this very model"
+        raise CertificateError(what, where=str(folder), expected=expected, remedy="fetch or write the release again")
     value = read(folder)
     certificate.verify(public_key)
     if public_key is not None or (folder / MANIFEST).exists():
@@ -193,16 +185,12 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
     value, certificate = release.value, release.certificate
     kind = _found(value)
     if kind not in _POLICIES or value.replicates != 1:
-        raise PlanError(
-            "the value is no policy, or there are policies of several replicates",
-            where="hub.to_onnx",
-            expected="the release of one policy",
-            remedy="pass what a method's `fit` or `hub.load` returned, with `.replicate(r)` of its value",
-        )
+        what = "the value is no policy, or there are policies of several replicates"
+        remedy = "pass what a method's `fit` or `hub.load` returned, with `.replicate(r)` of its value"
+        raise PlanError(what, where="hub.to_onnx", expected="the release of one policy", remedy=remedy)
     if average and kind != "policy":
-        raise PlanError(
-            "the policy has no average", where="hub.to_onnx", expected="average=False", remedy="leave average out"
-        )
+        what, expected = "the policy has no average", "average=False"
+        raise PlanError(what, where="hub.to_onnx", expected=expected, remedy="leave average out")
     theta = (value.average if average else value.last) if kind == "policy" else value.theta
     metadata = {
         "promise": certificate.sentence,
@@ -278,12 +266,9 @@ def _name(value: object) -> str:
     kind = _found(value)
     if kind is None:
         names = dict.fromkeys(place.rpartition(":")[2] for place in list_kinds())
-        raise FileError(
-            f"a value of type {type(value).__name__} has no folder",
-            where="hub.save",
-            expected=" or ".join(f"a {name}" for name in names),
-            remedy="save the release that a method returned",
-        )
+        what = f"a value of type {type(value).__name__} has no folder"
+        expected, remedy = " or ".join(f"a {name}" for name in names), "save the release that a method returned"
+        raise FileError(what, where="hub.save", expected=expected, remedy=remedy)
     return kind
 
 
@@ -339,9 +324,5 @@ def _unknown(path: Path, what: str, name: str) -> FileError:
 
 
 def _damaged(path: Path) -> FileError:
-    return FileError(
-        "the file is missing, truncated, edited or of another kind",
-        where=str(path),
-        expected="a release written by tacit",
-        remedy="fetch or write the release again",
-    )
+    what, expected = "the file is missing, truncated, edited or of another kind", "a release written by tacit"
+    return FileError(what, where=str(path), expected=expected, remedy="fetch or write the release again")

@@ -49,12 +49,8 @@ def save(experts: Stacked, folder: Path) -> None:
             save_file(tensors, partial / f"{k:0{width}}.safetensors", metadata=metadata)
         os.rename(partial, folder)
     except OSError as error:
-        raise FileError(
-            "the policies could not be written",
-            where=str(folder),
-            expected="a writable folder with free space",
-            remedy="free some space and save again",
-        ) from error
+        what, expected = "the policies could not be written", "a writable folder with free space"
+        raise FileError(what, where=str(folder), expected=expected, remedy="free some space and save again") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -70,12 +66,8 @@ def load(
 ) -> Stacked:
     """Read them (see `hub.load_experts`); `read_release` reads the folder of a released policy."""
     if not isinstance(spec.action, Discrete):
-        raise DataError(
-            "the actions are continuous",
-            where=str(folder),
-            expected="a spec of discrete actions, which experts can agree on",
-            remedy="cut the actions into a few public ranges",
-        )
+        what, expected = "the actions are continuous", "a spec of discrete actions, which experts can agree on"
+        raise DataError(what, where=str(folder), expected=expected, remedy="cut the actions into a few public ranges")
     paths, seen = _entries(folder), dict[bytes, str]()
     first, stacked = None, list[tuple[Float32, Float32]]()
     for k, path in enumerate(paths):
@@ -91,12 +83,9 @@ def load(
             raise _unlike(path, "is of another kind than those before", expected)
         earlier = seen.setdefault(network.digest(), path.name)
         if earlier != path.name:
-            raise DataError(
-                f"it holds the same policy as {earlier}, number for number",
-                where=str(path),
-                expected="one policy for each expert",
-                remedy="keep one of them: an expert who is there twice would count as two, and be protected as neither",
-            )
+            what, expected = f"it holds the same policy as {earlier}, number for number", "one policy for each expert"
+            remedy = "keep one of them: an expert who is there twice would count as two, and be protected as neither"
+            raise DataError(what, where=str(path), expected=expected, remedy=remedy)
         for (weights, biases), (weight, bias) in zip(stacked, network.layers, strict=True):
             weights[k], biases[k] = weight, bias
     assert first is not None
@@ -107,12 +96,8 @@ def load(
 def _entries(folder: Path) -> list[Path]:
     """The experts of a folder, 9 before 10."""
     if not folder.is_dir():
-        raise FileError(
-            "this is a file" if folder.exists() else "there is no such folder",
-            where=str(folder),
-            expected="a folder with one policy for each expert",
-            remedy="check the path",
-        )
+        what, remedy = "this is a file" if folder.exists() else "there is no such folder", "check the path"
+        raise FileError(what, where=str(folder), expected="a folder with one policy for each expert", remedy=remedy)
     try:
         names = os.listdir(folder)
     except OSError as error:
@@ -129,12 +114,8 @@ def _entries(folder: Path) -> list[Path]:
             raise bad(path, "of a kind that holds no policy", "remove it, or move it elsewhere")
         entries.append(path)
     if not entries:
-        raise FileError(
-            "there is no policy in this folder",
-            where=str(folder),
-            expected="one .safetensors or .onnx file for each expert",
-            remedy="check the path",
-        )
+        what, expected = "there is no policy in this folder", "one .safetensors or .onnx file for each expert"
+        raise FileError(what, where=str(folder), expected=expected, remedy="check the path")
     return entries
 
 

@@ -40,12 +40,8 @@ def pack(value: Learned) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     replicates = value.prefixes or ()
     for r, prefixes in enumerate(replicates):
         if set(prefixes.columns) - _COLUMNS:
-            raise PlanError(
-                "the prefixes have columns that are not released",
-                where="hub.save",
-                expected=f"{', '.join(sorted(_COLUMNS))}",
-                remedy="save what `experts.fit` returned",
-            )
+            what, expected = "the prefixes have columns that are not released", f"{', '.join(sorted(_COLUMNS))}"
+            raise PlanError(what, where="hub.save", expected=expected, remedy="save what `experts.fit` returned")
         named = {**prefixes.columns, _LENGTHS: prefixes.lengths}
         arrays |= {f"prefixes.{r}.{name}": np.asarray(column) for name, column in named.items()}
     return {**fields, "prefixes": None if value.prefixes is None else len(replicates)}, arrays

@@ -118,9 +118,5 @@ def _digest(file: Path | bytes) -> str:
 
 
 def _refused(path: Path, what: str) -> FileError:
-    return FileError(
-        what,
-        where=str(path),
-        expected="the very files of a release, and the manifest that tacit wrote of them",
-        remedy="fetch or write the release again",
-    )
+    expected = "the very files of a release, and the manifest that tacit wrote of them"
+    return FileError(what, where=str(path), expected=expected, remedy="fetch or write the release again")

@@ -62,12 +62,9 @@ def write(policy: Policy, theta: np.ndarray, path: str | os.PathLike[str], notes
         FileError: the file exists or cannot be written.
     """
     if not isinstance(policy.network, Mlp):
-        raise PlanError(
-            f"the policy's network is a {type(policy.network).__name__}",
-            where="hub.to_onnx",
-            expected="an Mlp",
-            remedy="export a module of your own with torch.onnx",
-        )
+        what = f"the policy's network is a {type(policy.network).__name__}"
+        expected, remedy = "an Mlp", "export a module of your own with torch.onnx"
+        raise PlanError(what, where="hub.to_onnx", expected=expected, remedy=remedy)
     path, graph = Path(path), _Graph()
     x, entry = _features(graph, policy.features)
     network, head = policy.split(np.asarray(theta, np.float32)[None])
@@ -86,12 +83,9 @@ def write(policy: Policy, theta: np.ndarray, path: str | os.PathLike[str], notes
         with path.open("xb") as file:
             file.write(model.SerializeToString())
     except OSError as error:
-        raise FileError(
-            "the file exists already or cannot be written",
-            where=str(path),
-            expected="a name that is still free, in a writable folder",
-            remedy="choose another name",
-        ) from error
+        what = "the file exists already or cannot be written"
+        expected, remedy = "a name that is still free, in a writable folder", "choose another name"
+        raise FileError(what, where=str(path), expected=expected, remedy=remedy) from error
 
 
 def _features(graph: _Graph, features: Features) -> tuple[str, Any]:

@@ -266,21 +266,15 @@ def _checked(
 ) -> tuple[Certificate, Verification]:
     """The certificate of a folder, recomputed, which is that of its rows and models."""
     if CERTIFICATE not in files:
-        raise CertificateError(
-            "there is no certificate",
-            where=str(folder),
-            expected="the folder of a release or of a finished run",
-            remedy="publish what a method released, with its certificate",
-        )
+        what, expected = "there is no certificate", "the folder of a release or of a finished run"
+        remedy = "publish what a method released, with its certificate"
+        raise CertificateError(what, where=str(folder), expected=expected, remedy=remedy)
     certificate = Certificate.load(folder / CERTIFICATE)
     verification = certificate.verify(public_key)
     if not verification.private:
-        raise CertificateError(
-            f"the certificate says that nothing is promised ({'; '.join(certificate.reasons)})",
-            where=str(folder / CERTIFICATE),
-            expected="a certificate of a private release",
-            remedy="do not publish the release",
-        )
+        what = f"the certificate says that nothing is promised ({'; '.join(certificate.reasons)})"
+        expected, remedy = "a certificate of a private release", "do not publish the release"
+        raise CertificateError(what, where=str(folder / CERTIFICATE), expected=expected, remedy=remedy)
     others: list[Certificate | None] = [
         load(folder / name).certificate for name in MODELS if f"{name}/{CONFIG}" in files
     ]
@@ -291,12 +285,10 @@ def _checked(
         described = parquet_description(folder / ROWS).get("certificate")
         others.append(Certificate.from_json(described) if isinstance(described, Mapping) else None)
     if any(other is None or other.digest != certificate.digest for other in others):
-        raise CertificateError(
-            "rows or a model have no certificate or another one",
-            where=str(folder),
-            expected="one certificate for all parts of a release",
-            remedy="publish the folder as the run wrote it, one release a repository",
-        )
+        what = "rows or a model have no certificate or another one"
+        expected = "one certificate for all parts of a release"
+        remedy = "publish the folder as the run wrote it, one release a repository"
+        raise CertificateError(what, where=str(folder), expected=expected, remedy=remedy)
     return certificate, verification
 
 
@@ -432,18 +424,11 @@ def _require_name(name: str) -> None:
         and "/" not in own
         and all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (owner, own))
     ):
-        raise FileError(
-            f"{name!r} is no name of a repository",
-            where="hub",
-            expected="OWNER/NAME, of letters, digits, '-', '_' and '.'",
-            remedy="give the repository such a name",
-        )
+        what, expected = f"{name!r} is no name of a repository", "OWNER/NAME, of letters, digits, '-', '_' and '.'"
+        raise FileError(what, where="hub", expected=expected, remedy="give the repository such a name")
 
 
 def _unlike(where: str, what: str) -> FileError:
-    return FileError(
-        what,
-        where=where,
-        expected="the files of a release: certificate, card, rows, model, policy, simulator, report",
-        remedy="move everything else out of the folder; keys, ledgers and registers are never published",
-    )
+    expected = "the files of a release: certificate, card, rows, model, policy, simulator, report"
+    remedy = "move everything else out of the folder; keys, ledgers and registers are never published"
+    return FileError(what, where=where, expected=expected, remedy=remedy)

@@ -102,12 +102,9 @@ class Account:
             beside, note = _real(_beside(source)), _noted(source)
             place = beside if note is None else note["path"]
             if chosen != place and os.path.exists(place):
-                raise LedgerError(
-                    "these records have a ledger already",
-                    where=place,
-                    expected="that one: of two ledgers neither knows what the other promised, and both promises add up",
-                    remedy=_remedy(source, beside, place, alone=len(self.sources) == 1),
-                )
+                expected = "that one: of two ledgers neither knows what the other promised, and both promises add up"
+                remedy = _remedy(source, beside, place, alone=len(self.sources) == 1)
+                raise LedgerError("these records have a ledger already", where=place, expected=expected, remedy=remedy)
             for other in filter(None, map(_read_note, _notes_around(source))):
                 if chosen != other["path"] and not (os.path.exists(chosen) and _dataset(chosen) == other["dataset"]):
                     raise LedgerError(
@@ -244,12 +241,10 @@ class Account:
             except OSError:
                 if now["path"] == _real(_beside(source)):
                     continue
-                raise LedgerError(
-                    "where the ledger lies cannot be noted with the records",
-                    where=str(path),
-                    expected="a place that can be written, or the ledger beside the records",
-                    remedy="leave --ledger out, or make the place writable",
-                ) from None
+                what = "where the ledger lies cannot be noted with the records"
+                expected = "a place that can be written, or the ledger beside the records"
+                remedy = "leave --ledger out, or make the place writable"
+                raise LedgerError(what, where=str(path), expected=expected, remedy=remedy) from None
             noted.append(path)
 
     def _whole_delta(self, epsilon: float) -> float:
@@ -266,13 +261,10 @@ class Account:
     def _require_alike(self, unit: Unit, view: LedgerView) -> None:
         where, protected, words = str(self.path), view.unit, self.words
         if view.void_reason is not None:
-            raise LedgerError(
-                f"the ledger of these {words.people} is void ({view.void_reason})",
-                where=where,
-                expected="a ledger that still promises something: "
-                f"nothing {words.done} these records can be private now",
-                remedy=f"{words.do} from other {words.people}' records, which have a ledger of their own",
-            )
+            what = f"the ledger of these {words.people} is void ({view.void_reason})"
+            expected = f"a ledger that still promises something: nothing {words.done} these records can be private now"
+            remedy = f"{words.do} from other {words.people}' records, which have a ledger of their own"
+            raise LedgerError(what, where=where, expected=expected, remedy=remedy)
         if protected != unit:
             raise LedgerError(
                 f"the ledger of these records protects every {protected.name} of {protected.size:,} "
@@ -286,12 +278,9 @@ class Account:
             ("delta", self.budget_delta, view.delta),
         ):
             if asked is not None and asked != bound:
-                raise LedgerError(
-                    f"--budget-{name} is {asked:g}, and the budget of these {words.people} was declared before",
-                    where=where,
-                    expected=f"{bound:g}: a budget never changes",
-                    remedy=f"leave --budget-{name} out",
-                )
+                what = f"--budget-{name} is {asked:g}, and the budget of these {words.people} was declared before"
+                expected, remedy = f"{bound:g}: a budget never changes", f"leave --budget-{name} out"
+                raise LedgerError(what, where=where, expected=expected, remedy=remedy)
 
     def _begun_before(self) -> PlanExhausted:
         what = f"this very {self.words.doing} was begun before and is paid for, whether or not it came to its end"
@@ -415,12 +404,10 @@ def _read_note(path: Path) -> dict[str, str] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        raise LedgerError(
-            "the note of where the ledger lies is damaged",
-            where=str(path),
-            expected='{"path": ..., "dataset": ...}, as it was written',
-            remedy="write the path of the ledger there, and the dataset id that `tacit ledger show` gives",
-        ) from None
+        what = "the note of where the ledger lies is damaged"
+        expected = '{"path": ..., "dataset": ...}, as it was written'
+        remedy = "write the path of the ledger there, and the dataset id that `tacit ledger show` gives"
+        raise LedgerError(what, where=str(path), expected=expected, remedy=remedy) from None
 
 
 def _remove(path: Path) -> None:

@@ -121,12 +121,9 @@ class RunFolder:
         stored = {**LATER.get(command, {}), **current(begun["settings"], plain)}
         differing = sorted(name for name in {*plain, *stored} if plain.get(name) != stored.get(name))
         if begun["command"] != command or differing:
-            raise FileError(
-                f"the run was begun with other options ({', '.join(differing) or begun['command']})",
-                where=str(self.path),
-                expected="the options that it was begun with",
-                remedy="give the same options, or another folder for a new run",
-            )
+            what = f"the run was begun with other options ({', '.join(differing) or begun['command']})"
+            remedy = "give the same options, or another folder for a new run"
+            raise FileError(what, where=str(self.path), expected="the options that it was begun with", remedy=remedy)
 
     def inside(self, name: str) -> Path:
         """The path of something in the run, refused if it leads out of the folder (by `..` or by a link).
@@ -136,12 +133,9 @@ class RunFolder:
         """
         path = self.path / name
         if not plain_files.inside(self.path, name) or path.is_symlink():
-            raise FileError(
-                f"{name!r} leads out of the folder of the run",
-                where=str(self.path),
-                expected="plain files and folders of the run itself",
-                remedy="remove the link or choose another name",
-            )
+            what = f"{name!r} leads out of the folder of the run"
+            expected, remedy = "plain files and folders of the run itself", "remove the link or choose another name"
+            raise FileError(what, where=str(self.path), expected=expected, remedy=remedy)
         return path
 
     def write(self, name: str, content: str | Mapping[str, Any]) -> None:

@@ -153,12 +153,8 @@ def _column(word: str, spec: PublicSpec, option: str) -> int:
         return names.index(word)
     if word.isdecimal() and int(word) < len(names):
         return int(word)
-    raise PlanError(
-        f"--{option.replace('_', '-')} names the unknown column {word[:40]!r}",
-        where="improve",
-        expected=f"one of {', '.join(names)}, or a number from 0",
-        remedy="name one of these",
-    )
+    what, remedy = f"--{option.replace('_', '-')} names the unknown column {word[:40]!r}", "name one of these"
+    raise PlanError(what, where="improve", expected=f"one of {', '.join(names)}, or a number from 0", remedy=remedy)
 
 
 def report(release: Release[Improvement], spec: PublicSpec, title: str) -> ImprovementReport:

@@ -47,12 +47,9 @@ def released_policy(folder: Path) -> Release[Any]:
         what = "this is the folder of a run" if run else "there is no policy in this folder"
         if not folder.is_dir():
             what = "this is a file" if folder.exists() else "there is no such folder"
-        raise FileError(
-            what,
-            where=str(folder),
-            expected="the folder of a policy, RUN/policy of a run of `tacit train`, `tacit learn` or `tacit improve`",
-            remedy=f"did you mean {inside}" if run else "check the path, or go on with the run (--resume)",
-        )
+        expected = "the folder of a policy, RUN/policy of a run of `tacit train`, `tacit learn` or `tacit improve`"
+        remedy = f"did you mean {inside}" if run else "check the path, or go on with the run (--resume)"
+        raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
     release = hub.load(folder)
     if not isinstance(release.value, Learned | Taught | Improvement):
         moves = hasattr(release.value, "generate")
@@ -106,12 +103,9 @@ def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activ
     """
     space, network = spec.action, _named(words, option, activation)
     if not isinstance(space, Discrete):
-        raise PlanError(
-            "the actions are continuous",
-            where=option,
-            expected="records of discrete actions, or --policy behaviour",
-            remedy="cut the actions into public bins before importing the records",
-        )
+        what, expected = "the actions are continuous", "records of discrete actions, or --policy behaviour"
+        remedy = "cut the actions into public bins before importing the records"
+        raise PlanError(what, where=option, expected=expected, remedy=remedy)
     if isinstance(words, str | Path):
         policy: Policy = network or (Uniform(space.n) if words == "uniform" else Callable(str(words), space.n))
     else:
@@ -121,12 +115,8 @@ def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activ
         expected = "words, a release, or a policy with actions and probabilities (tacit.off_policy_evaluation)"
         raise unknown(option, type(policy).__name__, expected)
     if actions != space.n:
-        raise PlanError(
-            f"the policy has {actions} actions",
-            where=option,
-            expected=f"{space.n}, as the records have",
-            remedy="choose a policy for these actions",
-        )
+        what, expected = f"the policy has {actions} actions", f"{space.n}, as the records have"
+        raise PlanError(what, where=option, expected=expected, remedy="choose a policy for these actions")
     if isinstance(network, Network) and not _takes(network, spec.observation):
         raise unfit(option, "a network that takes the observation, or of a discrete one its indicators or its number")
     probabilities = np.asarray(tried(policy.probabilities, option, spec))
@@ -229,9 +219,5 @@ def unknown(option: str, text: str, expected: str) -> PlanError:
 
 def unfit(option: str, expected: str) -> PlanError:
     """A policy or features for other observations."""
-    return PlanError(
-        "it does not fit the observations",
-        where=option,
-        expected=expected,
-        remedy="try it on invented observations of these public bounds",
-    )
+    remedy = "try it on invented observations of these public bounds"
+    return PlanError("it does not fit the observations", where=option, expected=expected, remedy=remedy)

@@ -80,12 +80,8 @@ def source_of(
         raise FileError(what, where=str(path), expected=expected, remedy="check the path")
     if spec is not None or reading:
         name = "spec" if spec is not None else next(iter(reading))
-        raise DataError(
-            f"{name}= has no meaning for records that were imported before",
-            where="Study",
-            expected="it for a table",
-            remedy=f"leave {name}= out",
-        )
+        what, expected = f"{name}= has no meaning for records that were imported before", "it for a table"
+        raise DataError(what, where="Study", expected=expected, remedy=f"leave {name}= out")
     if isinstance(records, Trajectories) and path is None:
         require_name(called_units(records), unit, "Study", narrator)
         place = _required(ledger)
@@ -101,12 +97,10 @@ def source_of(
 def _required(ledger: Path | None) -> Path:
     """The ledger of records in memory."""
     if ledger is None:
-        raise PlanError(
-            "records in memory have no place that their ledger could lie beside",
-            where="Study",
-            expected="--ledger with the file that says what was spent on these people, also tomorrow",
-            remedy="name it, and name the same one whenever these people's records are used",
-        )
+        what = "records in memory have no place that their ledger could lie beside"
+        expected = "--ledger with the file that says what was spent on these people, also tomorrow"
+        remedy = "name it, and name the same one whenever these people's records are used"
+        raise PlanError(what, where="Study", expected=expected, remedy=remedy)
     return ledger
 
 
@@ -123,12 +117,10 @@ def _table(
     from tacit.data.trajectories import Trajectories, held_by_one
 
     if spec is None:
-        raise DataError(
-            "the public bounds of this table are missing",
-            where="Study" if path is None else str(path),
-            expected="a folder that `tacit data import` wrote, or in Python a table with spec=",
-            remedy="declare bounds that are known without the data (`tacit spec init` writes a template)",
-        )
+        what = "the public bounds of this table are missing"
+        expected = "a folder that `tacit data import` wrote, or in Python a table with spec="
+        remedy = "declare bounds that are known without the data (`tacit spec init` writes a template)"
+        raise DataError(what, where="Study" if path is None else str(path), expected=expected, remedy=remedy)
     if unit in _EACH_ROW:
         what, expected = f"a column of ids is called {unit!r}", f'":{unit}" where each is a unit of its own'
         raise DataError(what, where="Study", expected=expected, remedy="rename the column, or write the colon")

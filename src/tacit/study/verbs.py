@@ -69,12 +69,9 @@ def plain(ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in words.items():
         if name not in known and name not in options:
             near = difflib.get_close_matches(name, {*known, *options}, n=1)
-            raise PlanError(
-                f"{name}= is not a word of this verb",
-                where=ask.__name__,
-                expected=f"{', '.join(sorted({*known, *options} - {'curator', 'settings'}))}",
-                remedy=f"did you mean {near[0]}=" if near else "leave it out",
-            )
+            expected = f"{', '.join(sorted({*known, *options} - {'curator', 'settings'}))}"
+            remedy = f"did you mean {near[0]}=" if near else "leave it out"
+            raise PlanError(f"{name}= is not a word of this verb", where=ask.__name__, expected=expected, remedy=remedy)
         kind = str(known[name].annotation) if name in known else ""
         if kind.startswith("Path") and isinstance(value, str):
             made[name] = Path(value)

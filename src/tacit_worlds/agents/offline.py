@@ -63,12 +63,8 @@ class Fourier:
             ("bandwidth", wide, "a finite number >= 0 for each dimension, one of them above 0"),
         ):
             if not sound:
-                raise PlanError(
-                    f"{name} is {getattr(self, name)!r}",
-                    where="Fourier",
-                    expected=expected,
-                    remedy=f"choose another {name}, or pass features=None",
-                )
+                remedy = f"choose another {name}, or pass features=None"
+                raise PlanError(f"{name} is {getattr(self, name)!r}", where="Fourier", expected=expected, remedy=remedy)
 
     def frequencies(self, dimensions: int, generators: list[torch.Generator]) -> Tensor:
         """[K, d, F], those of a member from its own generator.
@@ -77,12 +73,9 @@ class Fourier:
             PlanError: the states have another number of dimensions.
         """
         if dimensions != len(self.bandwidth):
-            raise PlanError(
-                f"{len(self.bandwidth)} bandwidths for states of {dimensions} dimensions",
-                where="Fourier",
-                expected="one bandwidth for each dimension",
-                remedy="give each dimension its bandwidth, or pass features=None",
-            )
+            what = f"{len(self.bandwidth)} bandwidths for states of {dimensions} dimensions"
+            remedy = "give each dimension its bandwidth, or pass features=None"
+            raise PlanError(what, where="Fourier", expected="one bandwidth for each dimension", remedy=remedy)
         width = torch.tensor(self.bandwidth)[:, None]
         return torch.stack([torch.randn(dimensions, self.count, generator=g) * width for g in generators])
 
@@ -234,21 +227,13 @@ class Members:
         features: Fourier | None = None,
     ) -> None:
         if not seeds or not tables:
-            raise PlanError(
-                "there is nothing to train",
-                where=where,
-                expected="at least one table and one seed",
-                remedy="pass seeds= one number per agent",
-            )
+            what, expected = "there is nothing to train", "at least one table and one seed"
+            raise PlanError(what, where=where, expected=expected, remedy="pass seeds= one number per agent")
         self._device = torch_device(device, where=where)
         self._tables = [Table.of(columns, self._device, where) for columns in tables]
         if len({(len(table.mean), table.action) for table in self._tables}) > 1:
-            raise DataError(
-                "the tables have observations or actions of different widths",
-                where=where,
-                expected="tables of one task",
-                remedy="train them one by one",
-            )
+            what, expected = "the tables have observations or actions of different widths", "tables of one task"
+            raise DataError(what, where=where, expected=expected, remedy="train them one by one")
         self._width, self.action = len(self._tables[0].mean), self._tables[0].action
         self._seeds = len(seeds)
         self.generators = [torch.Generator().manual_seed(seed) for _ in self._tables for seed in seeds]
@@ -281,12 +266,9 @@ class Members:
         """
         rows = min(len(table.rows) for table in self._tables)
         if config.batch > rows:
-            raise PlanError(
-                f"batch is {config.batch:,}, and a table has {rows:,} rows",
-                where=type(config).__name__,
-                expected="a batch of at most the rows of the smallest table",
-                remedy="lower batch=, or sample more rows",
-            )
+            what = f"batch is {config.batch:,}, and a table has {rows:,} rows"
+            expected, remedy = "a batch of at most the rows of the smallest table", "lower batch=, or sample more rows"
+            raise PlanError(what, where=type(config).__name__, expected=expected, remedy=remedy)
         torch.empty(_RESERVE, dtype=torch.uint8)
         learner = config.learner(self)
         report = progress or (lambda done, total: None)

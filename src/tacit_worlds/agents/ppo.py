@@ -82,12 +82,9 @@ class Config:
             and self.entropy >= 0.0
         )
         if not sound:
-            raise PlanError(
-                "a hyper-parameter is outside its range",
-                where="ppo.Config",
-                expected="counts >= 1, steps for one rollout at least, rates > 0, gamma in [0, 1), trace in [0, 1]",
-                remedy="correct the value",
-            )
+            what = "a hyper-parameter is outside its range"
+            expected = "counts >= 1, steps for one rollout at least, rates > 0, gamma in [0, 1), trace in [0, 1]"
+            raise PlanError(what, where="ppo.Config", expected=expected, remedy="correct the value")
 
     @classmethod
     def a2c(cls, steps: int, *, environments: int = 16, rate: float = 7e-4, gamma: float = 0.99) -> Config:
@@ -251,9 +248,8 @@ def learn(
         if progress is not None:
             progress((k + 1) * size, config.steps)
     if not np.isfinite(theta).all():
-        raise PlanError(
-            "the parameters diverged", where="ppo.learn", expected="a smaller rate", remedy="lower rate= of the Config"
-        )
+        what, expected = "the parameters diverged", "a smaller rate"
+        raise PlanError(what, where="ppo.learn", expected=expected, remedy="lower rate= of the Config")
     by_actor, free, _ = learner.split(theta)
     return Agent(learner.actor, head, by_actor.copy(), free.copy(), episodes.seen.mean, episodes.seen.deviation)
 

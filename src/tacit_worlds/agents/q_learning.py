@@ -124,9 +124,8 @@ def learn(
             following[over] = fourier(simulator.observe(state[over]), low, high, c)
         seen = following
     if not np.isfinite(weights).all():
-        raise PlanError(
-            "the weights diverged", where="q_learning.learn", expected="a smaller rate", remedy="lower rate= or trace="
-        )
+        what, expected = "the weights diverged", "a smaller rate"
+        raise PlanError(what, where="q_learning.learn", expected=expected, remedy="lower rate= or trace=")
     return LinearQ(weights, c, low, high)
 
 

@@ -49,9 +49,8 @@ def in_range(config: object, **limits: Limit) -> None:
     for name, (words, sound) in limits.items():
         value = getattr(config, name)
         if not isinstance(value, numbers.Real) or not math.isfinite(value) or not sound(float(value)):
-            raise PlanError(
-                f"{name} is {value!r}", where=type(config).__name__, expected=words, remedy=f"choose another {name}"
-            )
+            what = f"{name} is {value!r}"
+            raise PlanError(what, where=type(config).__name__, expected=words, remedy=f"choose another {name}")
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,9 @@ class Table:
             for name in ("observations", "actions", "rewards", "next_observations", "terminations")
         }
         if arrays["actions"].size and arrays["actions"].dtype.kind in "biu":
-            raise DataError(
-                "the actions are whole numbers, of a discrete space",
-                where=where,
-                expected="continuous actions [T, d_a] in [-1, 1]",
-                remedy="train a discrete agent instead (tacit.agents.discrete_offline)",
-            )
+            what = "the actions are whole numbers, of a discrete space"
+            remedy = "train a discrete agent instead (tacit.agents.discrete_offline)"
+            raise DataError(what, where=where, expected="continuous actions [T, d_a] in [-1, 1]", remedy=remedy)
         if wrong := _wrong(arrays):
             raise DataError(
                 wrong,

@@ -34,12 +34,8 @@ def load(path: str | os.PathLike[str]) -> tuple[Llama, Tokenizer]:
     try:
         import gguf
     except ImportError as error:
-        raise FileError(
-            "the package gguf is missing",
-            where=str(path),
-            expected="the packages of the extra `text`",
-            remedy="run: pip install 'tacit[text]'",
-        ) from error
+        what, expected = "the package gguf is missing", "the packages of the extra `text`"
+        raise FileError(what, where=str(path), expected=expected, remedy="run: pip install 'tacit[text]'") from error
     try:
         reader = gguf.GGUFReader(path)
         fields: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
@@ -107,9 +103,6 @@ def _digest(path: Path) -> str:
 
 
 def _unsuited(path: Path, what: str) -> FileError:
-    return FileError(
-        what,
-        where=str(path),
-        expected="a GGUF file of a Llama model with tied embeddings and byte pairs, such as SmolLM2-135M",
-        remedy="name such a file, or pass a model of your own to the method",
-    )
+    expected = "a GGUF file of a Llama model with tied embeddings and byte pairs, such as SmolLM2-135M"
+    remedy = "name such a file, or pass a model of your own to the method"
+    return FileError(what, where=str(path), expected=expected, remedy=remedy)

@@ -89,12 +89,10 @@ class Encoder:
             sizes = config["num_hidden_layers"], config["num_attention_heads"], config["layer_norm_eps"]
             return cls(weights, *sizes, inner, digest)
         except Exception as error:  # what a damaged file leads to in other libraries' parsers: no list would be whole
-            raise FileError(
-                "the folder holds no sentence encoder, or the packages of the extra `text` are missing",
-                where=str(folder),
-                expected="model.safetensors, config.json and tokenizer.json of a BERT model, such as all-MiniLM-L6-v2",
-                remedy="name such a folder, and run: pip install 'tacit[text]'",
-            ) from error
+            what = "the folder holds no sentence encoder, or the packages of the extra `text` are missing"
+            expected = "model.safetensors, config.json and tokenizer.json of a BERT model, such as all-MiniLM-L6-v2"
+            remedy = "name such a folder, and run: pip install 'tacit[text]'"
+            raise FileError(what, where=str(folder), expected=expected, remedy=remedy) from error
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -216,12 +214,9 @@ class Judge:
                 raise ValueError("another width")
             return cls(encoder, slope, float(values["offset"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FileError(
-                "the head is missing, damaged or of another width",
-                where=str(path),
-                expected="the file that Judge.save wrote",
-                remedy="teach one on public texts: Judge.fit(Encoder.load(folder), texts, labels).save(path)",
-            ) from error
+            what, expected = "the head is missing, damaged or of another width", "the file that Judge.save wrote"
+            remedy = "teach one on public texts: Judge.fit(Encoder.load(folder), texts, labels).save(path)"
+            raise FileError(what, where=str(path), expected=expected, remedy=remedy) from error
 
 
 def _head(judge: Judge) -> str:

@@ -77,12 +77,9 @@ class CausalModel:
         """See `LanguageModel`."""
         adapter, theta = steering
         if not isinstance(adapter, Bias) or adapter.first >= self.shape.layers:
-            raise PlanError(
-                "the adapter is LoRA, or stands behind the last layer",
-                where="CausalModel",
-                expected="a Bias behind an earlier layer",
-                remedy="choose such an adapter, or a model from a GGUF file",
-            )
+            what = "the adapter is LoRA, or stands behind the last layer"
+            expected, remedy = "a Bias behind an earlier layer", "choose such an adapter, or a model from a GGUF file"
+            raise PlanError(what, where="CausalModel", expected=expected, remedy=remedy)
         with _entered(self._layers()[adapter.first], adapter, theta):
             return self._run(residual, cache)
 

@@ -166,12 +166,8 @@ def motif_sequences(classes: int = MOTIFS) -> tuple[tuple[int, ...], ...]:
     """
     listed = tuple(islice(_sequences(), classes)) if 0 < classes <= 1 + 76 else ()
     if not listed:
-        raise DataError(
-            "the number of motif classes is out of range",
-            where="motif",
-            expected="classes from 1 to 77",
-            remedy=f"leave it at {MOTIFS}",
-        )
+        what, expected = "the number of motif classes is out of range", "classes from 1 to 77"
+        raise DataError(what, where="motif", expected=expected, remedy=f"leave it at {MOTIFS}")
     return listed
 
 
@@ -323,9 +319,6 @@ def _checked(days: npt.ArrayLike) -> IntArray:
 
 
 def _invalid(what: str) -> DataError:
-    return DataError(
-        what,
-        where="Days",
-        expected=f"cells [D, {SLOTS}] of the grid as whole numbers, and one code >= 0 of a person for each day",
-        remedy="read the records with tacit.data.mobility, which makes whole days",
-    )
+    expected = f"cells [D, {SLOTS}] of the grid as whole numbers, and one code >= 0 of a person for each day"
+    remedy = "read the records with tacit.data.mobility, which makes whole days"
+    return DataError(what, where="Days", expected=expected, remedy=remedy)

@@ -68,12 +68,9 @@ def _geopackage(path: Path, names: Sequence[str], position: tuple[str, str]) -> 
     if not plain(path):
         raise unreadable(path, _KIND)
     if Path(f"{path}-wal").exists():
-        raise FileError(
-            "another program has the file open, or left it without closing it",
-            where=str(path),
-            expected="a file that is complete by itself",
-            remedy="close it there, or open and save it again",
-        )
+        what = "another program has the file open, or left it without closing it"
+        expected, remedy = "a file that is complete by itself", "close it there, or open and save it again"
+        raise FileError(what, where=str(path), expected=expected, remedy=remedy)
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as file:
             file.execute("PRAGMA trusted_schema = OFF")
@@ -133,9 +130,6 @@ def _positions(path: Path, blobs: Sequence[tuple[Any, int | None]], position: tu
 
 
 def _unlike(path: Path, what: str) -> DataError:
-    return DataError(
-        what,
-        where=path.name,
-        expected="one table of points in WGS 84 (EPSG:4326), one row a position",
-        remedy="export it so, or write latitude and longitude as columns",
-    )
+    expected = "one table of points in WGS 84 (EPSG:4326), one row a position"
+    remedy = "export it so, or write latitude and longitude as columns"
+    return DataError(what, where=path.name, expected=expected, remedy=remedy)

@@ -162,12 +162,9 @@ class RegularGrid:
 
     @staticmethod
     def _invalid(what: str) -> DataError:
-        return DataError(
-            what,
-            where="RegularGrid",
-            expected="south <= north in [-90, 90], west <= east in [-180, 180] and positive steps, all in degrees",
-            remedy="give the public box of the region, such as RegularGrid(39.4, 115.7, 41.1, 117.4, 0.01)",
-        )
+        expected = "south <= north in [-90, 90], west <= east in [-180, 180] and positive steps, all in degrees"
+        remedy = "give the public box of the region, such as RegularGrid(39.4, 115.7, 41.1, 117.4, 0.01)"
+        return DataError(what, where="RegularGrid", expected=expected, remedy=remedy)
 
 
 def grid_from_json(values: Mapping[str, Any]) -> Grid:
@@ -187,12 +184,8 @@ def grid_from_json(values: Mapping[str, Any]) -> Grid:
 
 def unreadable(what: str, where: str, expected: str) -> DataError:
     """The error of JSON values that are not those of a grid, or of what lies on one."""
-    return DataError(
-        f"the values are not those of a {what}",
-        where=where,
-        expected=expected,
-        remedy=f"use the JSON that to_json of the {what} wrote",
-    )
+    remedy = f"use the JSON that to_json of the {what} wrote"
+    return DataError(f"the values are not those of a {what}", where=where, expected=expected, remedy=remedy)
 
 
 def haversine_km(a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
@@ -296,12 +289,9 @@ class H3Grid:
 
     @staticmethod
     def _invalid(what: str) -> DataError:
-        return DataError(
-            what,
-            where="H3Grid",
-            expected="a box in degrees, south < north and west < east, and resolutions of H3 from 0 to 15",
-            remedy="give the public box of the region, such as H3Grid(39.4, 115.7, 41.1, 117.4, 8)",
-        )
+        expected = "a box in degrees, south < north and west < east, and resolutions of H3 from 0 to 15"
+        remedy = "give the public box of the region, such as H3Grid(39.4, 115.7, 41.1, 117.4, 8)"
+        return DataError(what, where="H3Grid", expected=expected, remedy=remedy)
 
 
 @functools.lru_cache(maxsize=8)
@@ -342,10 +332,6 @@ def _h3() -> Any:
     except ImportError:
         h3 = None
     if h3 is None:
-        raise DataError(
-            "the package h3 is not installed",
-            where="H3Grid",
-            expected="h3 4",
-            remedy="run `pip install 'tacit[h3]'`, or use a RegularGrid",
-        )
+        expected, remedy = "h3 4", "run `pip install 'tacit[h3]'`, or use a RegularGrid"
+        raise DataError("the package h3 is not installed", where="H3Grid", expected=expected, remedy=remedy)
     return h3

@@ -63,19 +63,11 @@ class Rules:
         numbers = (self.carry, self.observed, self.days)
         whole = all(isinstance(v, int) and not isinstance(v, bool) for v in numbers)
         if not whole or not 0 <= self.carry <= SLOTS or not 1 <= self.observed <= SLOTS or self.days < 1:
-            raise DataError(
-                "a number is out of range",
-                where="mobility.Rules",
-                expected=f"carry in 0 .. {SLOTS}, observed in 1 .. {SLOTS} and days >= 1",
-                remedy="correct the rules",
-            )
+            expected, remedy = f"carry in 0 .. {SLOTS}, observed in 1 .. {SLOTS} and days >= 1", "correct the rules"
+            raise DataError("a number is out of range", where="mobility.Rules", expected=expected, remedy=remedy)
         if self.outside not in get_args(Outside) or self.untidy not in get_args(Untidy):
-            raise DataError(
-                "a policy is unknown",
-                where="mobility.Rules",
-                expected="outside= error or drop, untidy= error or mend",
-                remedy="correct the rules",
-            )
+            what, expected = "a policy is unknown", "outside= error or drop, untidy= error or mend"
+            raise DataError(what, where="mobility.Rules", expected=expected, remedy="correct the rules")
         unit_keys.checked(self.unit_key, "mobility.Rules")
 
 
@@ -91,12 +83,8 @@ def require_zone(zone: Any, name: str) -> None:
             return
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             pass
-    raise DataError(
-        f"the time zone {name} is missing or unknown",
-        where="mobility",
-        expected="an IANA name such as Asia/Shanghai or UTC",
-        remedy=f"say {name}=; days cannot be cut without it",
-    )
+    what, expected = f"the time zone {name} is missing or unknown", "an IANA name such as Asia/Shanghai or UTC"
+    raise DataError(what, where="mobility", expected=expected, remedy=f"say {name}=; days cannot be cut without it")
 
 
 def whole_days(
@@ -199,20 +187,13 @@ def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
     none = np.zeros(0, dtype=np.int64)
     person, start, end, offset, cell = (np.concatenate([none, *column]) for column in columns)
     if len(cell) and (cell == OUTSIDE).all():
-        raise DataError(
-            "all points are outside the grid",
-            where="mobility",
-            expected="points of the region of the grid",
-            remedy="check the grid and the columns",
-        )
+        what, expected = "all points are outside the grid", "points of the region of the grid"
+        raise DataError(what, where="mobility", expected=expected, remedy="check the grid and the columns")
     cells, owner = whole_days(person, start, end, offset, cell, rules)
     if not len(cells):
-        raise DataError(
-            "no day is whole",
-            where="mobility",
-            expected="days whose slots are recorded or carried, of people with enough of them",
-            remedy="check the grid and the time zone, or loosen the public rules (carry, observed, days)",
-        )
+        what, expected = "no day is whole", "days whose slots are recorded or carried, of people with enough of them"
+        remedy = "check the grid and the time zone, or loosen the public rules (carry, observed, days)"
+        raise DataError(what, where="mobility", expected=expected, remedy=remedy)
     present, codes = np.unique(owner, return_inverse=True)
     return Days(cells, codes.astype(np.int64), grid, unit_keys.names(code_of)[present], rules.unit_key)
 
@@ -234,12 +215,8 @@ def times_of(values: Any, where: str, recorded: str | None, pattern: str | None 
         _refuse(~np.isfinite(numbers), "a time is missing", where)
         return _sane(np.floor(np.clip(numbers, -_LAST, _LAST) * 1_000).astype(np.int64), where)
     if recorded == UNIX:
-        raise DataError(
-            "the times are not numbers",
-            where=where,
-            expected=f"seconds since 1970 with recorded={UNIX!r}",
-            remedy="name the zone of the times in recorded=",
-        )
+        what, expected = "the times are not numbers", f"seconds since 1970 with recorded={UNIX!r}"
+        raise DataError(what, where=where, expected=expected, remedy="name the zone of the times in recorded=")
     aware: Any
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         times, aware = column, np.ones(len(column), dtype=np.bool_)
@@ -375,21 +352,14 @@ def _order(part: Part, person: IntArray, rules: Rules) -> IntArray:
 
 def _refuse(wrong: npt.NDArray[np.bool_], what: str, where: str) -> None:
     if wrong.any():
-        raise DataError(
-            what,
-            where=f"{where}, row {int(np.argmax(wrong)) + 1}",
-            expected="a user, a time, a latitude and a longitude in every row",
-            remedy="correct the row or leave it out",
-        )
+        expected, remedy = "a user, a time, a latitude and a longitude in every row", "correct the row or leave it out"
+        raise DataError(what, where=f"{where}, row {int(np.argmax(wrong)) + 1}", expected=expected, remedy=remedy)
 
 
 def _no_zone(where: str, what: str) -> DataError:
-    return DataError(
-        f"the time zone is missing: {what}",
-        where=where,
-        expected=f"times with a zone, or recorded= the zone in which they were written ({UNIX!r} for seconds)",
-        remedy="say recorded='UTC' for GPS times in UTC, or the local zone's IANA name",
-    )
+    expected = f"times with a zone, or recorded= the zone in which they were written ({UNIX!r} for seconds)"
+    remedy = "say recorded='UTC' for GPS times in UTC, or the local zone's IANA name"
+    return DataError(f"the time zone is missing: {what}", where=where, expected=expected, remedy=remedy)
 
 
 def _error(what: str, part: Part, expected: str, remedy: str, rows: npt.NDArray[np.bool_] | None = None) -> DataError:

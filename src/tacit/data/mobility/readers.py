@@ -158,12 +158,9 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
         for path in sorted(_plt_files(folder)):
             users.setdefault(path.parent.parent, []).append(path)
         if not users:
-            raise FileError(
-                "there is no PLT file",
-                where=folder.name,
-                expected="files USER/Trajectory/*.plt below the folder",
-                remedy="give the folder that holds the folders of the users",
-            )
+            what, expected = "there is no PLT file", "files USER/Trajectory/*.plt below the folder"
+            remedy = "give the folder that holds the folders of the users"
+            raise FileError(what, where=folder.name, expected=expected, remedy=remedy)
         for number, (owner, files) in enumerate(users.items()):
             tables = [_plt(folder, path) for path in files]
             lat, lon = (np.concatenate([numbers_of(t[i]) for t in tables]) for i in (0, 1))
@@ -251,12 +248,8 @@ def _tables(
             yield path.name, columns
         return
     if not hasattr(source, "columns"):
-        raise DataError(
-            "the source is neither a frame nor a file",
-            where=where,
-            expected="a pandas frame, or the path of a CSV, Parquet or GeoPackage file",
-            remedy="pass one of these",
-        )
+        expected, remedy = "a pandas frame, or the path of a CSV, Parquet or GeoPackage file", "pass one of these"
+        raise DataError("the source is neither a frame nor a file", where=where, expected=expected, remedy=remedy)
     absent = [name for name in names if name not in source.columns]
     if absent:
         raise _bad_column(where, absent[0], "a column of that name")
@@ -288,30 +281,18 @@ def _plt(folder: Path, path: Path) -> Any:
             return table[[0, 1, 5, 6]]
     except Exception:  # no list of what the parser raises would be whole, and it may quote a cell
         pass
-    raise FileError(
-        "the file is missing, truncated or of another kind",
-        where="a PLT file",
-        expected="a readable file",
-        remedy="check the path, or write the file again",
-    )
+    what, expected = "the file is missing, truncated or of another kind", "a readable file"
+    raise FileError(what, where="a PLT file", expected=expected, remedy="check the path, or write the file again")
 
 
 def _paths(paths: Any) -> list[Path]:
     sources = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
     if not sources or len({os.path.realpath(path) for path in sources}) != len(sources):
-        raise FileError(
-            "there is no file or folder, or the same one twice",
-            where="mobility",
-            expected="different files or folders, at least one",
-            remedy="correct the list",
-        )
+        what, expected = "there is no file or folder, or the same one twice", "different files or folders, at least one"
+        raise FileError(what, where="mobility", expected=expected, remedy="correct the list")
     return sources
 
 
 def _bad_column(where: str, name: str, expected: str) -> DataError:
-    return DataError(
-        f"{name!r} is missing or invalid",
-        where=where,
-        expected=expected,
-        remedy="correct the data, or name the column that holds it",
-    )
+    what = f"{name!r} is missing or invalid"
+    return DataError(what, where=where, expected=expected, remedy="correct the data, or name the column that holds it")

@@ -230,9 +230,8 @@ def parse_date(text: str) -> datetime.date:
     except ValueError:
         date = None
     if date is None or date.year < 1970:
-        raise DataError(
-            f"the date is {text!r}", where="trips", expected="YYYY-MM-DD, from 1970 on", remedy="write it so"
-        )
+        what, expected = f"the date is {text!r}", "YYYY-MM-DD, from 1970 on"
+        raise DataError(what, where="trips", expected=expected, remedy="write it so")
     return date
 
 

@@ -85,12 +85,9 @@ def times(table: Table, name: str) -> dict[str, str]:
     if types.is_timestamp(kind) or types.is_date(kind):
         return {TIME: f"epoch_{'ns' if getattr(kind, 'unit', '') == 'ns' else 'us'}({as_it_is})"}
     if not types.is_string(kind):
-        raise DataError(
-            f"the time column {name!r} is no number and no time",
-            where=table.name,
-            expected="numbers, dates, or dates with times",
-            remedy="choose another column, or compute a number or a time from it in --time",
-        )
+        what, expected = f"the time column {name!r} is no number and no time", "numbers, dates, or dates with times"
+        remedy = "choose another column, or compute a number or a time from it in --time"
+        raise DataError(what, where=table.name, expected=expected, remedy=remedy)
     number = f"trim({as_it_is})"
     return {**time(as_it_is), TIME: f"TRY_CAST({pointed(table, number)} AS DECIMAL(38, 9))"}
 

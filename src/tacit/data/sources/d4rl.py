@@ -54,12 +54,10 @@ def read(
 ) -> Records:
     """See `Trajectories.from_d4rl`."""
     if not isinstance(unit, str) or not unit or (unit == EACH_CHUNK) != (chunk is not None) or (chunk or 2) < 2:
-        raise DataError(
-            "the unit is missing, or it and chunk= do not fit",
-            where="Trajectories.from_d4rl",
-            expected=f"a column of ids, {EACH_TRANSITION!r}, {EACH_EPISODE!r}, or {EACH_CHUNK!r} with chunk= 2 or more",
-            remedy="name what is protected; there is no default",
-        )
+        what = "the unit is missing, or it and chunk= do not fit"
+        expected = f"a column of ids, {EACH_TRANSITION!r}, {EACH_EPISODE!r}, or {EACH_CHUNK!r} with chunk= 2 or more"
+        remedy = "name what is protected; there is no default"
+        raise DataError(what, where="Trajectories.from_d4rl", expected=expected, remedy=remedy)
     name = unit if chunk is None else f"chunk of {chunk} rows"
     with Ingest(spec, simulated=simulated, store=store, unit=name, unit_key=unit_key) as ingest:
         ingest.start(f"Trajectories.from_d4rl({Path(path).name!r})")
@@ -130,12 +128,9 @@ def _rows(
         fields |= {name: _field(file, name, path) for name in ("timeouts", _NEXT) if name in file}
         rows = len(fields["rewards"])
         if rows < 2 or any(len(field) != rows for field in fields.values()):
-            raise DataError(
-                "the columns are ragged or hold no transition",
-                where=path.name,
-                expected="two rows at least, and one entry of every field for each",
-                remedy="correct the file",
-            )
+            what = "the columns are ragged or hold no transition"
+            expected, remedy = "two rows at least, and one entry of every field for each", "correct the file"
+            raise DataError(what, where=path.name, expected=expected, remedy=remedy)
         terminal = _flags(fields["terminals"], path, "terminals")
         if not terminals and terminal.any():
             raise DataError(
@@ -149,12 +144,8 @@ def _rows(
         ends = _Ends.of(terminal, timeout, following=following, chunk=chunk)
         truncated = ends.truncated()
         if not ends.kept.any():
-            raise DataError(
-                "no row is a transition",
-                where=path.name,
-                expected="episodes of two rows at least",
-                remedy="check the terminals and timeouts of the file",
-            )
+            expected, remedy = "episodes of two rows at least", "check the terminals and timeouts of the file"
+            raise DataError("no row is a transition", where=path.name, expected=expected, remedy=remedy)
         for start in range(0, rows, CHUNK):
             inside = np.flatnonzero(ends.kept[start : start + CHUNK])
             if not len(inside):
@@ -175,12 +166,9 @@ def _timeouts(
     if "timeouts" in fields:
         return _flags(fields["timeouts"], path, "timeouts")
     if horizon is None or horizon < 2:
-        raise DataError(
-            "the file does not say where episodes time out",
-            where=path.name,
-            expected="a field timeouts, or horizon= 2 or more",
-            remedy="say with horizon= after how many steps the task cuts an episode",
-        )
+        what, expected = "the file does not say where episodes time out", "a field timeouts, or horizon= 2 or more"
+        remedy = "say with horizon= after how many steps the task cuts an episode"
+        raise DataError(what, where=path.name, expected=expected, remedy=remedy)
     at = np.arange(len(terminal))
     first = np.concatenate([[0], np.where(terminal[:-1], at[1:], 0)])
     return np.asarray((at - np.maximum.accumulate(first)) % horizon == horizon - 1)
@@ -205,12 +193,9 @@ def _field(file: Any, name: str, path: Path) -> Any:
     with contextlib.suppress(KeyError, OSError, RuntimeError, ValueError):
         field = file[name]
     if not isinstance(field, h5py.Dataset) or not field.shape:
-        raise DataError(
-            f"there is no column {name!r}",
-            where=path.name,
-            expected="observations, actions, rewards, terminals, and the ids if unit= names some",
-            remedy="name a column of the file, or take a file of D4RL's",
-        )
+        expected = "observations, actions, rewards, terminals, and the ids if unit= names some"
+        remedy = "name a column of the file, or take a file of D4RL's"
+        raise DataError(f"there is no column {name!r}", where=path.name, expected=expected, remedy=remedy)
     return field
 
 

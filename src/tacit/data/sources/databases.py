@@ -42,12 +42,9 @@ def table_of(query: str, address: str) -> Table:
     if scheme == "postgres":
         scheme = "postgresql"
     if scheme not in SCHEMES or not rest:
-        raise FileError(
-            "the address is of no kind that is read",
-            where="--from",
-            expected="postgresql://USER@HOST/DATABASE, sqlite:FILE or duckdb:FILE",
-            remedy="write it so, without a password",
-        )
+        what = "the address is of no kind that is read"
+        expected = "postgresql://USER@HOST/DATABASE, sqlite:FILE or duckdb:FILE"
+        raise FileError(what, where="--from", expected=expected, remedy="write it so, without a password")
     if scheme == "postgresql":
         _refuse_password(address)
         return _postgresql(query, address)
@@ -64,37 +61,27 @@ def _refuse_password(address: str) -> None:
     except ValueError:
         secret = True
     if secret:
-        raise FileError(
-            "the address holds a password, or cannot be read",
-            where="--from",
-            expected="postgresql://USER@HOST:PORT/DATABASE, and the password in the environment",
-            remedy="set PGPASSWORD, or keep it in ~/.pgpass, and change a password that a command line has shown",
-        )
+        what = "the address holds a password, or cannot be read"
+        expected = "postgresql://USER@HOST:PORT/DATABASE, and the password in the environment"
+        remedy = "set PGPASSWORD, or keep it in ~/.pgpass, and change a password that a command line has shown"
+        raise FileError(what, where="--from", expected=expected, remedy=remedy)
 
 
 def _failed(where: str) -> DataError:
-    return DataError(
-        "the query cannot be run, is more than one, or would write",
-        where=where,
-        expected="one statement that reads",
-        remedy=_REMEDY,
-    )
+    what, expected = "the query cannot be run, is more than one, or would write", "one statement that reads"
+    return DataError(what, where=where, expected=expected, remedy=_REMEDY)
 
 
 def _gone(where: str) -> FileError:
-    return FileError(
-        "the database went away, or could not give all rows",
-        where=where,
-        expected="an answer to the whole query",
-        remedy="see that it runs, and import again: nothing was kept",
-    )
+    what = "the database went away, or could not give all rows"
+    expected, remedy = "an answer to the whole query", "see that it runs, and import again: nothing was kept"
+    return FileError(what, where=where, expected=expected, remedy=remedy)
 
 
 def _named(names: Sequence[str], where: str) -> None:
     if len(set(names)) < len(names):
-        raise DataError(
-            "two columns of the query have one name", where=where, expected="different names", remedy="use AS"
-        )
+        what, expected = "two columns of the query have one name", "different names"
+        raise DataError(what, where=where, expected=expected, remedy="use AS")
 
 
 # -- SQLite: its cells have types, its columns none, so that all are texts ---------------------------------------------
@@ -168,12 +155,9 @@ def _declared(query: str, address: str, absent: TacitError, wrong: TacitError) -
 
 
 def _unreachable() -> FileError:
-    return FileError(
-        "no PostgreSQL answers there, or it lets nobody in",
-        where="--from",
-        expected="postgresql://USER@HOST:PORT/DATABASE, and the password in the environment (PGPASSWORD)",
-        remedy="check the address with psql",
-    )
+    what = "no PostgreSQL answers there, or it lets nobody in"
+    expected = "postgresql://USER@HOST:PORT/DATABASE, and the password in the environment (PGPASSWORD)"
+    return FileError(what, where="--from", expected=expected, remedy="check the address with psql")
 
 
 def _kind(type_code: int) -> Any:

@@ -159,6 +159,5 @@ def _unpadded(dataset: Mapping[str, Any], done: np.ndarray) -> np.ndarray:
 
 
 def _refused(what: str, where: str, expected: str) -> DataError:
-    return DataError(
-        what, where=f"dictionary of {where}", expected=expected, remedy="give the dictionary as it was made"
-    )
+    remedy = "give the dictionary as it was made"
+    return DataError(what, where=f"dictionary of {where}", expected=expected, remedy=remedy)

@@ -91,12 +91,10 @@ def rows_of(table: Table, used: Sequence[str], query: str, engine: Any) -> Gener
 
 
 def _full(table: Table) -> FileError:
-    return FileError(
-        "the rows cannot be sorted in the memory and on the disk that are free",
-        where=table.name,
-        expected="free space beside the folder that is written, for all columns in use",
-        remedy="free some space, or write to another disk; nothing was left behind",
-    )
+    what = "the rows cannot be sorted in the memory and on the disk that are free"
+    expected = "free space beside the folder that is written, for all columns in use"
+    remedy = "free some space, or write to another disk; nothing was left behind"
+    return FileError(what, where=table.name, expected=expected, remedy=remedy)
 
 
 def _uncomputable(what: str, table: Table) -> DataError:

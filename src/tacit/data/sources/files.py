@@ -69,12 +69,9 @@ class Fields:
             if default and field not in columns_of and all(names):
                 what = "" if len(names) == count else f"{field} takes {count} name(s), and there are {len(names)}"
             if what:
-                raise DataError(
-                    what,
-                    where="fields",
-                    expected=f"FIELD=NAME,NAME once a field, of {', '.join(usual.__dataclass_fields__)}",
-                    remedy="name one column for each dimension of the public bounds, in their order",
-                )
+                expected = f"FIELD=NAME,NAME once a field, of {', '.join(usual.__dataclass_fields__)}"
+                remedy = "name one column for each dimension of the public bounds, in their order"
+                raise DataError(what, where="fields", expected=expected, remedy=remedy)
             columns_of[field] = names[0] if isinstance(default, str) else names
         return replace(usual, **columns_of)
 
@@ -174,12 +171,9 @@ def described_spec(paths: Paths) -> PublicSpec:
     path = _files(paths, "Trajectories.from_parquet")[0]
     described = parquet_description(path)
     if "spec" not in described:
-        raise DataError(
-            "the public bounds are missing",
-            where=path.name,
-            expected="spec= a PublicSpec, or a file that Trajectories.to_parquet wrote",
-            remedy="declare PublicSpec(...) or take it from PublicSpec.from_spaces(...)",
-        )
+        expected = "spec= a PublicSpec, or a file that Trajectories.to_parquet wrote"
+        remedy = "declare PublicSpec(...) or take it from PublicSpec.from_spaces(...)"
+        raise DataError("the public bounds are missing", where=path.name, expected=expected, remedy=remedy)
     return PublicSpec.from_json(described["spec"], where=path.name)
 
 
@@ -238,22 +232,16 @@ def refuse_overlooked(where: str, header: Sequence[str], fields: Fields, spec: P
             stem, _, number = name.rpartition("_")
             if stem == field[:-1] and number.isdigit() and name not in read:
                 bounded = read[0] if len(read) == 1 else f"{read[0]} to {read[-1]}"
-                raise DataError(
-                    f"the column {name!r} has no public bounds, and would be left out",
-                    where=where,
-                    expected=f"{bounded} alone, as the bounds have it",
-                    remedy="declare bounds for this column too, or rename it if it is no part of the records",
-                )
+                what = f"the column {name!r} has no public bounds, and would be left out"
+                remedy = "declare bounds for this column too, or rename it if it is no part of the records"
+                raise DataError(what, where=where, expected=f"{bounded} alone, as the bounds have it", remedy=remedy)
 
 
 def _keys(unit: str, episode: str | None) -> list[str]:
     if not isinstance(unit, str) or not unit:
-        raise DataError(
-            "there is no unit id",
-            where="Trajectories",
-            expected="unit= the name of the column with the protected unit",
-            remedy=f"name it, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
-        )
+        what, expected = "there is no unit id", "unit= the name of the column with the protected unit"
+        remedy = f"name it, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default"
+        raise DataError(what, where="Trajectories", expected=expected, remedy=remedy)
     return [name for name in (unit, episode) if name is not None and name not in (EACH_TRANSITION, EACH_EPISODE)]
 
 
@@ -261,12 +249,8 @@ def _files(paths: Paths, where: str) -> list[Path]:
     files = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
     real = [os.path.realpath(path) for path in files]
     if not files or len(set(real)) != len(real):
-        raise FileError(
-            "there is no file, or the same file twice",
-            where=where,
-            expected="different files, at least one",
-            remedy="correct the list of files",
-        )
+        what, expected = "there is no file, or the same file twice", "different files, at least one"
+        raise FileError(what, where=where, expected=expected, remedy="correct the list of files")
     return files
 
 

@@ -74,12 +74,8 @@ def _require_own(file: h5py.File, path: Path, damaged: FileError) -> None:
     except Exception:
         raise damaged from None
     if problem is not None:
-        raise FileError(
-            f"{problem[0]!r} {problem[1]}",
-            where=path.name,
-            expected="a file that holds all of its records",
-            remedy="copy the records into one file, and write it again",
-        )
+        expected, remedy = "a file that holds all of its records", "copy the records into one file, and write it again"
+        raise FileError(f"{problem[0]!r} {problem[1]}", where=path.name, expected=expected, remedy=remedy)
 
 
 def _problems(file: h5py.File) -> Iterator[tuple[str, str]]:

@@ -25,12 +25,10 @@ def keyed(table: Table, ids: Mapping[Keyed, str], unit_key: UnitKey | None) -> T
         kind, types = table.kinds[name], pa.types
         known = (types.is_string, types.is_binary, types.is_integer, types.is_floating, types.is_decimal, types.is_null)
         if not any(check(kind) for check in known):
-            raise DataError(
-                f"the {of} id is neither text, bytes nor a whole number",
-                where=table.name,
-                expected=f"a column of ids: {name!r} has another type",
-                remedy=f"name another column with {of}=, or write the ids as text",
-            )
+            what = f"the {of} id is neither text, bytes nor a whole number"
+            expected = f"a column of ids: {name!r} has another type"
+            remedy = f"name another column with {of}=, or write the ids as text"
+            raise DataError(what, where=table.name, expected=expected, remedy=remedy)
         kinds[column_sql.key(of)] = kind if whole(kind) else pa.string()
 
     def batches(names: Sequence[str]) -> Iterator[Any]:

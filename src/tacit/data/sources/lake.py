@@ -64,12 +64,8 @@ def listed(sources: Sequence[str]) -> list[tuple[Path, dict[str, str]]]:
         matches = [source] if exact else sorted(glob.glob(source, recursive=True))
         files = [file for match in matches for file in _inside(Path(match))]
         if not files:
-            raise FileError(
-                "no file is there",
-                where=source,
-                expected=f"files that are called {', '.join(SUFFIXES)}",
-                remedy="check the folder, or the pattern",
-            )
+            what, expected = "no file is there", f"files that are called {', '.join(SUFFIXES)}"
+            raise FileError(what, where=source, expected=expected, remedy="check the folder, or the pattern")
         for file in files:
             pairs = (part.partition("=") for part in file.parts[:-1] if "=" in part)  # of folders KEY=VALUE
             found.append((file, {unquote(key): unquote(value) for key, _, value in pairs}))
@@ -111,20 +107,13 @@ def table_of(sources: Sequence[str], style: tables.Style = tables.PLAIN) -> Tabl
     files = listed(sources)
     kinds = {kind_of(path) for path, _ in files}
     if len(kinds) != 1 or None in kinds:
-        raise FileError(
-            "the files are of several kinds, or of none",
-            where="sources",
-            expected=f"files of one kind, called {', '.join(SUFFIXES)}",
-            remedy="import one kind at a time",
-        )
+        expected, remedy = f"files of one kind, called {', '.join(SUFFIXES)}", "import one kind at a time"
+        raise FileError("the files are of several kinds, or of none", where="sources", expected=expected, remedy=remedy)
     kind = str(kinds.pop())
     if style != tables.PLAIN and kind != "csv":
-        raise DataError(
-            "there is no CSV file whose separator, decimal sign, encoding or missing cells could be named",
-            where="sources",
-            expected="CSV files",
-            remedy="leave --separator, --decimal, --encoding and --missing out",
-        )
+        what = "there is no CSV file whose separator, decimal sign, encoding or missing cells could be named"
+        expected, remedy = "CSV files", "leave --separator, --decimal, --encoding and --missing out"
+        raise DataError(what, where="sources", expected=expected, remedy=remedy)
     reader = partial(_csv, style=style) if kind == "csv" else _READERS[kind]
     headers = [(path, header_of(path, style), partition) for path, partition in files]
     parts = [(path, {k: v for k, v in part.items() if k not in header}) for path, header, part in headers]

@@ -48,12 +48,9 @@ def read(
 ) -> tuple[PublicSpec, Records]:
     """See `Trajectories.from_minari`."""
     if not isinstance(unit, str) or not unit:
-        raise DataError(
-            "there is no unit id",
-            where="Trajectories.from_minari",
-            expected="unit= a key of the episode metadata or the infos",
-            remedy=f"name it, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
-        )
+        what, expected = "there is no unit id", "unit= a key of the episode metadata or the infos"
+        remedy = f"name it, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default"
+        raise DataError(what, where="Trajectories.from_minari", expected=expected, remedy=remedy)
     loaded = _load(dataset, root) if isinstance(dataset, str) else dataset
     where = f"Trajectories.from_minari({loaded.spec.dataset_id!r})"
     notes = loaded.storage.metadata.get("tacit")
@@ -123,12 +120,10 @@ def _transitions(
 ) -> dict[str, Array]:
     with contextlib.suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
         return _columns(episode, metadata, dataset, notes, unit, observation, where)
-    raise DataError(
-        "the arrays of the episode are not those of the dataset's spaces",
-        where=where,
-        expected="observations and actions of the declared spaces, and one reward and two flags for each action",
-        remedy="leave the episode out (MinariDataset.filter_episodes) or write it again",
-    )
+    what = "the arrays of the episode are not those of the dataset's spaces"
+    expected = "observations and actions of the declared spaces, and one reward and two flags for each action"
+    remedy = "leave the episode out (MinariDataset.filter_episodes) or write it again"
+    raise DataError(what, where=where, expected=expected, remedy=remedy)
 
 
 def _columns(
@@ -147,12 +142,10 @@ def _columns(
     part["actions"] = _flat(episode["actions"], dataset.action_space, where)
     sizes = {len(part["actions"]), len(part["terminations"]), len(part["truncations"]), length}
     if length == 0 or sizes != {length} or len(observations) != length + 1:
-        raise DataError(
-            "the episode is empty" if length == 0 else "the episode is ragged",
-            where=where,
-            expected="T >= 1 actions, rewards and flags and T + 1 observations",
-            remedy="leave the episode out (MinariDataset.filter_episodes) or write it again",
-        )
+        what = "the episode is empty" if length == 0 else "the episode is ragged"
+        expected = "T >= 1 actions, rewards and flags and T + 1 observations"
+        remedy = "leave the episode out (MinariDataset.filter_episodes) or write it again"
+        raise DataError(what, where=where, expected=expected, remedy=remedy)
     part["observations"], part["next_observations"] = observations[:-1], observations[1:]
     infos = episode["infos"] or {}
     if notes.get("chained") is False:
@@ -171,33 +164,23 @@ def _unit(
     if value is None:
         value = _lookup(infos, unit)
     if value is None or isinstance(value, Mapping):
-        raise DataError(
-            f"there is no unit id {unit!r}",
-            where=where,
-            expected="the key in the metadata or the infos of every episode",
-            remedy="name the key of the protected unit with unit=, or add it to the dataset",
-        )
+        what, expected = f"there is no unit id {unit!r}", "the key in the metadata or the infos of every episode"
+        remedy = "name the key of the protected unit with unit=, or add it to the dataset"
+        raise DataError(what, where=where, expected=expected, remedy=remedy)
     one = isinstance(value, (str, bytes)) or np.ndim(value) == 0
     values = texts(column([value] if one else value).astype(object))  # of arrays alone, texts and bytes would be joined
     if values.ndim != 1 or len(values) == 0 or not bool(np.all(values == values[0])):
-        raise DataError(
-            "the unit id is not constant within an episode",
-            where=where,
-            expected="one unit for each episode",
-            remedy="split the episode where the unit changes, or protect the unit that owns all of it",
-        )
+        what, expected = "the unit id is not constant within an episode", "one unit for each episode"
+        remedy = "split the episode where the unit changes, or protect the unit that owns all of it"
+        raise DataError(what, where=where, expected=expected, remedy=remedy)
     return np.repeat(values[:1], length)
 
 
 def _info(infos: Mapping[str, Any], key: str, length: int, where: str) -> Array:
     value = _lookup(infos, key)
     if value is None or isinstance(value, Mapping) or np.asarray(value).shape[:1] != (length + 1,):
-        raise DataError(
-            f"infos[{key!r}] is missing or has another length",
-            where=where,
-            expected="T + 1 entries, as to_minari wrote them",
-            remedy="write the dataset again",
-        )
+        what, expected = f"infos[{key!r}] is missing or has another length", "T + 1 entries, as to_minari wrote them"
+        raise DataError(what, where=where, expected=expected, remedy="write the dataset again")
     rows: Array = np.asarray(value)[1:]
     return rows
 
@@ -205,12 +188,10 @@ def _info(infos: Mapping[str, Any], key: str, length: int, where: str) -> Array:
 def _propensities(infos: Mapping[str, Any], key: str, length: int, where: str) -> Array:
     value = _lookup(infos, key)
     if value is None or isinstance(value, Mapping) or np.asarray(value).shape[:1] not in ((length,), (length + 1,)):
-        raise DataError(
-            f"infos[{key!r}] is missing or has another length",
-            where=where,
-            expected="T propensities, or T + 1 of which the first belongs to the reset",
-            remedy="name the key with propensity=, or add it to the dataset",
-        )
+        what = f"infos[{key!r}] is missing or has another length"
+        expected = "T propensities, or T + 1 of which the first belongs to the reset"
+        remedy = "name the key with propensity=, or add it to the dataset"
+        raise DataError(what, where=where, expected=expected, remedy=remedy)
     rows: Array = np.asarray(value)[len(value) - length :]
     return rows
 
@@ -229,12 +210,8 @@ def _observations(space: gymnasium.Space[Any], key: str | None, where: str) -> g
     if key is None:
         return space
     if not isinstance(space, gymnasium.spaces.Dict) or key not in space.spaces:
-        raise DataError(
-            f"there is no observation {key!r}",
-            where=where,
-            expected="a dictionary of observations with that key",
-            remedy="name another key with observation=, or leave it out",
-        )
+        what, remedy = f"there is no observation {key!r}", "name another key with observation=, or leave it out"
+        raise DataError(what, where=where, expected="a dictionary of observations with that key", remedy=remedy)
     return space.spaces[key]
 
 
@@ -243,12 +220,8 @@ def _flat(values: Any, space: gymnasium.Space[Any], where: str) -> Array:
     if isinstance(space, gymnasium.spaces.Dict):
         return np.concatenate([_flat(values[key], part, where) for key, part in space.spaces.items()], axis=-1)
     if not isinstance(space, (gymnasium.spaces.Box, gymnasium.spaces.Discrete)):
-        raise DataError(
-            "the space is of a kind that is not supported",
-            where=where,
-            expected="a Box, a Discrete or a Dict of boxes",
-            remedy="flatten it first and write the dataset again",
-        )
+        what, expected = "the space is of a kind that is not supported", "a Box, a Discrete or a Dict of boxes"
+        raise DataError(what, where=where, expected=expected, remedy="flatten it first and write the dataset again")
     array = np.asarray(values)
     return array if isinstance(space, gymnasium.spaces.Discrete) else array.reshape(len(array), math.prod(space.shape))
 
@@ -280,19 +253,13 @@ def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.Minari
 def check_id(dataset_id: str) -> None:
     suffix = Path(dataset_id).suffix
     if suffix and not _ID.fullmatch(dataset_id):
-        raise FileError(
-            f"files of the kind {suffix} are not read",
-            where=Path(dataset_id).name,
-            expected="a .csv, .parquet, .npz or .hdf5 file, or the id of a Minari dataset",
-            remedy="save a table as CSV or Parquet",
-        )
+        what = f"files of the kind {suffix} are not read"
+        expected = "a .csv, .parquet, .npz or .hdf5 file, or the id of a Minari dataset"
+        raise FileError(what, where=Path(dataset_id).name, expected=expected, remedy="save a table as CSV or Parquet")
     if not _ID.fullmatch(dataset_id):
-        raise FileError(
-            "the id is malformed or leads out of the folder of the datasets",
-            where="Minari",
-            expected="name-v0 or namespace/name-v0, of letters, digits, - and _",
-            remedy="choose such an id",
-        )
+        what = "the id is malformed or leads out of the folder of the datasets"
+        expected, remedy = "name-v0 or namespace/name-v0, of letters, digits, - and _", "choose such an id"
+        raise FileError(what, where="Minari", expected=expected, remedy=remedy)
 
 
 @contextlib.contextmanager
@@ -313,9 +280,6 @@ def datasets_folder(root: str | os.PathLike[str] | None) -> Iterator[Path]:
 
 
 def _unreadable(where: str) -> FileError:
-    return FileError(
-        "the dataset is missing, truncated or of another kind",
-        where=where,
-        expected="a local Minari dataset in HDF5",
-        remedy="download or write it again, or say where it is with root= or MINARI_DATASETS_PATH",
-    )
+    what, expected = "the dataset is missing, truncated or of another kind", "a local Minari dataset in HDF5"
+    remedy = "download or write it again, or say where it is with root= or MINARI_DATASETS_PATH"
+    return FileError(what, where=where, expected=expected, remedy=remedy)

@@ -52,12 +52,8 @@ def write(
     with datasets_folder(root) as base:
         final = base / dataset_id
         if final.exists():
-            raise FileError(
-                "a dataset of this id exists already",
-                where=dataset_id,
-                expected="an id that is still free",
-                remedy="raise the version at its end, or delete the old dataset",
-            )
+            expected, remedy = "an id that is still free", "raise the version at its end, or delete the old dataset"
+            raise FileError("a dataset of this id exists already", where=dataset_id, expected=expected, remedy=remedy)
         staging = base / f".partial-{secrets.token_hex(4)}"
         failed: str | None = None
         try:
@@ -71,12 +67,9 @@ def write(
         finally:
             shutil.rmtree(staging, ignore_errors=True)
         if failed is not None:
-            raise FileError(
-                f"the dataset cannot be written ({failed})",
-                where=dataset_id,
-                expected="a writable place with enough free space",
-                remedy="free some space or choose another root; nothing was left behind",
-            )
+            what, expected = f"the dataset cannot be written ({failed})", "a writable place with enough free space"
+            remedy = "free some space or choose another root; nothing was left behind"
+            raise FileError(what, where=dataset_id, expected=expected, remedy=remedy)
         return final
 
 

@@ -95,12 +95,9 @@ def read(
         for table in csv_chunks(path, _COLUMNS, ()):
             missing = [name for name in _COLUMNS if name not in table]
             if missing:
-                raise DataError(
-                    f"there is no column {missing[0]!r}",
-                    where=path.name,
-                    expected=f"the columns {', '.join(_COLUMNS)}",
-                    remedy="give the folder of the Open Bandit Dataset, with its logs in POLICY/CAMPAIGN/CAMPAIGN.csv",
-                )
+                what, expected = f"there is no column {missing[0]!r}", f"the columns {', '.join(_COLUMNS)}"
+                remedy = "give the folder of the Open Bandit Dataset, with its logs in POLICY/CAMPAIGN/CAMPAIGN.csv"
+                raise DataError(what, where=path.name, expected=expected, remedy=remedy)
             position = np.asarray(table["position"]) - 1  # the files count from 1
             columns = {
                 "observations": position,
@@ -119,18 +116,12 @@ def _installed() -> Path:
         return Path(str(importlib.metadata.distribution("obp").locate_file("obp/dataset/obd")))
     except importlib.metadata.PackageNotFoundError:
         pass
-    raise FileError(
-        "the package obp, which carries the sample, is not installed",
-        where="open_bandit.read",
-        expected="obp 0.4.1, or folder= the unpacked Open Bandit Dataset",
-        remedy="run `pip install --no-deps obp==0.4.1` (only its CSV files are read)",
-    )
+    what = "the package obp, which carries the sample, is not installed"
+    expected = "obp 0.4.1, or folder= the unpacked Open Bandit Dataset"
+    remedy = "run `pip install --no-deps obp==0.4.1` (only its CSV files are read)"
+    raise FileError(what, where="open_bandit.read", expected=expected, remedy=remedy)
 
 
 def _unknown(what: str, choices: tuple[str, ...]) -> DataError:
-    return DataError(
-        f"the {what} is unknown",
-        where="open_bandit",
-        expected=f"one of {', '.join(choices)}",
-        remedy=f"choose one of these as the {what}",
-    )
+    expected, remedy = f"one of {', '.join(choices)}", f"choose one of these as the {what}"
+    return DataError(f"the {what} is unknown", where="open_bandit", expected=expected, remedy=remedy)

@@ -60,12 +60,9 @@ class Shards:
             FileError: a shard is missing or damaged.
         """
         if ranks > self.count:
-            raise PlanError(
-                f"there are {ranks:,} ranks and {self.count:,} shards",
-                where=str(self.folder),
-                expected="a shard for every rank, at least",
-                remedy="start fewer processes, or write more shards with `tacit data shard`",
-            )
+            what, expected = f"there are {ranks:,} ranks and {self.count:,} shards", "a shard for every rank, at least"
+            remedy = "start fewer processes, or write more shards with `tacit data shard`"
+            raise PlanError(what, where=str(self.folder), expected=expected, remedy=remedy)
         spec, simulated, _ = read_spec(self.folder)
         unit = read_unit(self.folder)
         assert unit is not None
@@ -97,12 +94,8 @@ def described(folder: Path) -> Shards | None:
             named = isinstance(episode, str | None) and isinstance(fields, list)
             if type(count) is int and 1 <= count <= _MOST and named and read_unit(folder) is not None:
                 return Shards(folder, count, episode, tuple(map(str, fields)), read_unit_key(folder) == "exact")
-            raise FileError(
-                "spec.json is damaged",
-                where=str(folder),
-                expected="a folder that `tacit data shard` wrote",
-                remedy="write the shards again",
-            )
+            what, expected = "spec.json is damaged", "a folder that `tacit data shard` wrote"
+            raise FileError(what, where=str(folder), expected=expected, remedy="write the shards again")
     return None
 
 
@@ -142,21 +135,17 @@ def write(
         FileError: a source is missing, damaged or no Parquet file, or `out` exists or cannot be written.
     """
     if unit in (EACH_TRANSITION, EACH_EPISODE):
-        raise DataError(
-            "shards are dealt by the id of the unit, and there is none",
-            where="shards",
-            expected="the name of a column with the unit's id",
-            remedy="number the rows or episodes in a column of their own, and name it",
-        )
+        what = "shards are dealt by the id of the unit, and there is none"
+        remedy = "number the rows or episodes in a column of their own, and name it"
+        raise DataError(what, where="shards", expected="the name of a column with the unit's id", remedy=remedy)
     if not 1 <= shards <= _MOST:
         expected = f"from 1 to {_MOST:,}, and one a process at least"
         raise PlanError(f"{shards:,} shards", where="shards", expected=expected, remedy="choose another number")
     Fields.named(spec, fields)
     files = [path for path, _ in lake.listed(sources)]
     if any(lake.kind_of(path) != "parquet" for path in files):
-        raise FileError(
-            "a source is no Parquet file", where="shards", expected=".parquet files", remedy="write them as Parquet"
-        )
+        what, expected = "a source is no Parquet file", ".parquet files"
+        raise FileError(what, where="shards", expected=expected, remedy="write them as Parquet")
     header = lake.header_of(files[0])
     for column in (unit, *filter(None, (episode, time))):
         if column not in header:
@@ -221,12 +210,9 @@ def _appearing(out: Path) -> Iterator[Path]:
         yield partial
         os.rename(partial, out)
     except OSError as error:
-        raise FileError(
-            f"the folder cannot be written ({error.strerror or 'unknown reason'})",
-            where=str(out),
-            expected="a writable place with enough free space",
-            remedy="free some space or choose another folder",
-        ) from None
+        what = f"the folder cannot be written ({error.strerror or 'unknown reason'})"
+        expected, remedy = "a writable place with enough free space", "free some space or choose another folder"
+        raise FileError(what, where=str(out), expected=expected, remedy=remedy) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

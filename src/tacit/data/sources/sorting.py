@@ -138,19 +138,13 @@ def _check(table: Table, wanted: Wanted) -> None:
             raise _missing(table, name, meaning)
     apart = wanted.owner is None  # then no other row is of the same unit
     if (wanted.next is not None and not wanted.times) or (wanted.times and apart):
-        raise DataError(
-            "the order of an episode's rows is not defined",
-            where=table.name,
-            expected="the column of the time, and that of the unit, or of episodes that are units",
-            remedy="name them with time= and unit= or episode= (in a command --time, --unit and --episode)",
-        )
+        what = "the order of an episode's rows is not defined"
+        expected = "the column of the time, and that of the unit, or of episodes that are units"
+        remedy = "name them with time= and unit= or episode= (in a command --time, --unit and --episode)"
+        raise DataError(what, where=table.name, expected=expected, remedy=remedy)
     if len({name.lower() for name in table.kinds}) < len(table.kinds):
-        raise DataError(
-            "two columns have names that differ in their case alone",
-            where=table.name,
-            expected="names that SQL tells apart",
-            remedy="rename one of them",
-        )
+        what, expected = "two columns have names that differ in their case alone", "names that SQL tells apart"
+        raise DataError(what, where=table.name, expected=expected, remedy="rename one of them")
 
 
 def _missing(table: Table, name: str, meaning: str) -> DataError:

@@ -166,12 +166,10 @@ def csv_header(path: Path, style: Style = PLAIN) -> list[str]:
     other = next((sign for sign in _SEPARATORS if sign != style.separator and sign in names[0]), None)
     if len(names) == 1 and other is not None:
         written = "tab" if other == "\t" else other
-        raise DataError(
-            f"the first line is one column, with the separator {written!r} in it",
-            where=path.name,
-            expected=f"columns between which {style.separator!r} stands",
-            remedy=f'give --separator "{written}" (in Python, read it with pandas and Trajectories.from_frame)',
-        )
+        what = f"the first line is one column, with the separator {written!r} in it"
+        expected = f"columns between which {style.separator!r} stands"
+        remedy = f'give --separator "{written}" (in Python, read it with pandas and Trajectories.from_frame)'
+        raise DataError(what, where=path.name, expected=expected, remedy=remedy)
     return names
 
 
@@ -268,12 +266,9 @@ def _next_csv(path: Path, reader: Any) -> Any:
 
 
 def _ragged(where: str) -> DataError:
-    return DataError(
-        "a row has more cells than the header, or a quote is not closed",
-        where=where,
-        expected="rows of equal length",
-        remedy="put cells with a separator or a quote in quotes, or correct the file",
-    )
+    what = "a row has more cells than the header, or a quote is not closed"
+    expected, remedy = "rows of equal length", "put cells with a separator or a quote in quotes, or correct the file"
+    return DataError(what, where=where, expected=expected, remedy=remedy)
 
 
 def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
@@ -399,18 +394,14 @@ def _kind(path: Path) -> str:
 
 
 def _not_a_number(path: Path, name: str, row: int) -> DataError:
-    return DataError(
-        f"the column {name!r} has a cell that is not a number",
-        where=f"{path.name}, row {row}",
-        expected="a finite number in every row",
-        remedy="correct the data or leave the row out; `tacit data import` takes --decimal and --missing",
-    )
+    what, expected = f"the column {name!r} has a cell that is not a number", "a finite number in every row"
+    remedy = "correct the data or leave the row out; `tacit data import` takes --decimal and --missing"
+    return DataError(what, where=f"{path.name}, row {row}", expected=expected, remedy=remedy)
 
 
 def _overfull(path: Path) -> FileError:
-    return FileError(
-        "the file declares far more than it holds", where=str(path), expected=_kind(path), remedy="write the file again"
-    )
+    what, expected = "the file declares far more than it holds", _kind(path)
+    return FileError(what, where=str(path), expected=expected, remedy="write the file again")
 
 
 def unreadable(path: Path, kind: str) -> FileError:
@@ -419,6 +410,5 @@ def unreadable(path: Path, kind: str) -> FileError:
     if not plain(path):
         what = "this is no plain file" if os.path.exists(path) else "there is no such file"
         what = "this is a folder" if os.path.isdir(path) else what
-    return FileError(
-        what, where=str(path), expected=kind, remedy="write the file again" if plain(path) else "check the path"
-    )
+    remedy = "write the file again" if plain(path) else "check the path"
+    return FileError(what, where=str(path), expected=kind, remedy=remedy)

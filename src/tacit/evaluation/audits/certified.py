@@ -62,12 +62,10 @@ def of_certificate(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
     sums = sums_of(parts)
     left = tuple(part.name for part in parts if part not in sums)
     if not certificate.private or not sums:
-        raise CertificateError(
-            "it promises nothing" if not certificate.private else "none of its parts is a noisy sum",
-            where="audit",
-            expected="a private release of a method of noisy sums",
-            remedy="audit the methods themselves with `tacit audit --all`",
-        )
+        what = "it promises nothing" if not certificate.private else "none of its parts is a noisy sum"
+        expected = "a private release of a method of noisy sums"
+        remedy = "audit the methods themselves with `tacit audit --all`"
+        raise CertificateError(what, where="audit", expected=expected, remedy=remedy)
     return case(sums, unit, words=f"{certificate.method}: the certificate's own sums"), left
 
 

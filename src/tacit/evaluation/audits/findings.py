@@ -131,12 +131,9 @@ def load(path: Path) -> tuple[Audited, ...]:
             return tuple(_audited(row) for row in value["audits"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise FileError(
-        "the findings of an audit are missing, truncated or of another kind",
-        where=str(path),
-        expected=f"what `tacit audit` wrote, format {FORMAT}",
-        remedy="audit again: `tacit audit RUN`",
-    )
+    what = "the findings of an audit are missing, truncated or of another kind"
+    expected, remedy = f"what `tacit audit` wrote, format {FORMAT}", "audit again: `tacit audit RUN`"
+    raise FileError(what, where=str(path), expected=expected, remedy=remedy)
 
 
 def beside(certificate: Path, digest: str) -> tuple[Audited, ...]:

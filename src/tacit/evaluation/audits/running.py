@@ -46,12 +46,8 @@ class Effort:
 
     def __post_init__(self) -> None:
         if min(self.fused, self.single) < FEWEST or self.crowded < 0:
-            raise PlanError(
-                f"{min(self.fused, self.single)} runs of a world are too few",
-                where="audit",
-                expected=f"at least {FEWEST}",
-                remedy="ask for more runs",
-            )
+            what, expected = f"{min(self.fused, self.single)} runs of a world are too few", f"at least {FEWEST}"
+            raise PlanError(what, where="audit", expected=expected, remedy="ask for more runs")
 
 
 QUICK = Effort(fused=400, single=100, crowded=1)
@@ -111,9 +107,8 @@ def audit(
         PlanError: there is no such method, or epsilon or delta is out of range.
     """
     if name not in CASES:
-        raise PlanError(
-            f"there is no method {name!r}", where="audit", expected=", ".join(CASES), remedy="name one of these"
-        )
+        what, expected = f"there is no method {name!r}", ", ".join(CASES)
+        raise PlanError(what, where="audit", expected=expected, remedy="name one of these")
     return _audited(name, epsilon, delta, effort, confidence, jobs, ray, progress, noise)
 
 

@@ -219,12 +219,8 @@ def _array(values: npt.NDArray[Any]) -> dict[str, str]:
 
 
 def _refused(what: str, expected: str) -> DataError:
-    return DataError(
-        what,
-        where="maps",
-        expected=expected,
-        remedy="draw what a simulator generated, or days that are declared simulated or public",
-    )
+    remedy = "draw what a simulator generated, or days that are declared simulated or public"
+    return DataError(what, where="maps", expected=expected, remedy=remedy)
 
 
 MOST_TRIPS = 1_000

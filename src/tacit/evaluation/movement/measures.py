@@ -34,12 +34,8 @@ class View:
 
     def __post_init__(self) -> None:
         if len(self.days.cells) == 0:
-            raise DataError(
-                "a table holds no day",
-                where="measures of movement",
-                expected="at least one day on each side",
-                remedy="pass the days of at least one person",
-            )
+            expected, remedy = "at least one day on each side", "pass the days of at least one person"
+            raise DataError("a table holds no day", where="measures of movement", expected=expected, remedy=remedy)
 
     @cached_property
     def symbols(self) -> Ints:

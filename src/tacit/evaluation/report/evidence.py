@@ -119,12 +119,10 @@ class Nearest:
 
     def __post_init__(self) -> None:
         if self.protected.shape != self.others.shape or self.protected.ndim != 1 or len(self.protected) < 2:
-            raise DataError(
-                "the quantiles of the distances do not fit together",
-                where="Nearest",
-                expected="two arrays of equal length, at least two quantiles each",
-                remedy="take both at the same levels, from 0 to 1",
-            )
+            what = "the quantiles of the distances do not fit together"
+            expected = "two arrays of equal length, at least two quantiles each"
+            remedy = "take both at the same levels, from 0 to 1"
+            raise DataError(what, where="Nearest", expected=expected, remedy=remedy)
 
 
 @dataclass(frozen=True)

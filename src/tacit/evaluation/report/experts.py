@@ -168,19 +168,15 @@ class ExpertsReport(PublicReport):
     def __post_init__(self) -> None:
         roles = [row.role for row in self.returns]
         if not self.simulated and set(roles) - {"released"}:
-            raise DataError(
-                "policies without privacy are shown and the certificate does not say that the experts are simulated",
-                where="ExpertsReport",
-                expected="a certificate with simulated = true, or the returns of the release alone",
-                remedy="leave the ceiling and the experts' own returns out",
-            )
+            what = "policies without privacy are shown and the certificate does not say that the experts are simulated"
+            expected = "a certificate with simulated = true, or the returns of the release alone"
+            remedy = "leave the ceiling and the experts' own returns out"
+            raise DataError(what, where="ExpertsReport", expected=expected, remedy=remedy)
         if roles and (roles.count("released") != 1 or self.world is None or self.episodes < 1):
-            raise DataError(
-                "the returns are not those of one release in a simulator",
-                where="ExpertsReport",
-                expected="one row of the role 'released', the name of the simulator and the number of episodes",
-                remedy="put them in, or leave all returns out",
-            )
+            what = "the returns are not those of one release in a simulator"
+            expected = "one row of the role 'released', the name of the simulator and the number of episodes"
+            remedy = "put them in, or leave all returns out"
+            raise DataError(what, where="ExpertsReport", expected=expected, remedy=remedy)
 
     @property
     def released(self) -> Played | None:

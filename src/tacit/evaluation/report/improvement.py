@@ -61,12 +61,8 @@ class ImprovementReport(PublicReport):
 
     def __post_init__(self) -> None:
         if np.shape(self.changes) != (len(self.actions),) * 2:
-            raise DataError(
-                "the shares are not those of these actions",
-                where="ImprovementReport",
-                expected="one row and one column for each action",
-                remedy="pass what the release has",
-            )
+            what, expected = "the shares are not those of these actions", "one row and one column for each action"
+            raise DataError(what, where="ImprovementReport", expected=expected, remedy="pass what the release has")
 
     def sections(self) -> tuple[Section, ...]:
         """What the page says besides the promise."""

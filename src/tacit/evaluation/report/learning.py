@@ -111,19 +111,13 @@ class PolicyReport(PublicReport):
 
     def __post_init__(self) -> None:
         if not self.simulated:
-            raise DataError(
-                "returns are shown and the certificate does not say that the people are simulated",
-                where="PolicyReport",
-                expected="a certificate with simulated = true",
-                remedy="measure returns on simulated people: those of real ones are not differentially private",
-            )
+            what = "returns are shown and the certificate does not say that the people are simulated"
+            remedy = "measure returns on simulated people: those of real ones are not differentially private"
+            raise DataError(what, where="PolicyReport", expected="a certificate with simulated = true", remedy=remedy)
         if [row.role for row in self.outcomes].count("released") != 1:
-            raise DataError(
-                "there is no released outcome, or there are several",
-                where="PolicyReport",
-                expected="one outcome of the role 'released'",
-                remedy="put the returns of the released policy in",
-            )
+            what = "there is no released outcome, or there are several"
+            expected, remedy = "one outcome of the role 'released'", "put the returns of the released policy in"
+            raise DataError(what, where="PolicyReport", expected=expected, remedy=remedy)
 
     @property
     def released(self) -> Outcome:

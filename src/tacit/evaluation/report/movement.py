@@ -121,19 +121,12 @@ class MovementReport(PublicReport):
 
     def __post_init__(self) -> None:
         if self.lines and not self.simulated:
-            raise DataError(
-                "generated days are compared with people's and the certificate does not say that these are simulated",
-                where="MovementReport",
-                expected="a certificate with simulated = true",
-                remedy="compare with simulated people: figures of real ones are not differentially private",
-            )
+            what = "generated days are compared with people's and the certificate does not say that these are simulated"
+            remedy = "compare with simulated people: figures of real ones are not differentially private"
+            raise DataError(what, where="MovementReport", expected="a certificate with simulated = true", remedy=remedy)
         if self.map is not None and (not self.map or set(self.map) & set("/\\:")):
-            raise DataError(
-                "the map is no file beside the report",
-                where="MovementReport",
-                expected="a file name",
-                remedy="write the map into the folder of the report",
-            )
+            what, remedy = "the map is no file beside the report", "write the map into the folder of the report"
+            raise DataError(what, where="MovementReport", expected="a file name", remedy=remedy)
 
     def sections(self) -> tuple[Section, ...]:
         """What the page says besides the promise."""

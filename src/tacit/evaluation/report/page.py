@@ -218,12 +218,8 @@ def _steps(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _field(certificate: Mapping[str, Any], name: str) -> Any:
     if name not in certificate:
-        raise CertificateError(
-            f"the field {name!r} is missing",
-            where="report",
-            expected="a complete certificate as tacit writes it",
-            remedy="pass the certificate of the release, unedited",
-        )
+        expected, remedy = "a complete certificate as tacit writes it", "pass the certificate of the release, unedited"
+        raise CertificateError(f"the field {name!r} is missing", where="report", expected=expected, remedy=remedy)
     return certificate[name]
 
 

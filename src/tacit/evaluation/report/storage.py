@@ -34,12 +34,10 @@ def from_json(kind: type[R], value: Mapping[str, Any], certificate: Mapping[str,
         fields = {name: serialization.read(hints[name], stored[name]) for name in names}
         return kind(certificate=certificate, **fields)
     except (TypeError, ValueError, KeyError, AttributeError, TacitError):
-        raise FileError(
-            "the stored report is damaged or of another version",
-            where="report",
-            expected="run.json as this version of tacit wrote it",
-            remedy="run it again, or use the version that wrote it",
-        ) from None
+        what = "the stored report is damaged or of another version"
+        expected = "run.json as this version of tacit wrote it"
+        remedy = "run it again, or use the version that wrote it"
+        raise FileError(what, where="report", expected=expected, remedy=remedy) from None
 
 
 def _stored(kind: type[PublicReport]) -> list[str]:

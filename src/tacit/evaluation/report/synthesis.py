@@ -140,12 +140,10 @@ class Report(PublicReport):
 
     def __post_init__(self) -> None:
         if self.reference == "simulated" and not self.simulated:
-            raise DataError(
-                "the reference rows are called simulated and the certificate does not say so",
-                where="Report",
-                expected="a certificate with simulated = true, written by a vault of simulated records",
-                remedy="leave every comparison with the protected rows out, or compare with public rows",
-            )
+            what = "the reference rows are called simulated and the certificate does not say so"
+            expected = "a certificate with simulated = true, written by a vault of simulated records"
+            remedy = "leave every comparison with the protected rows out, or compare with public rows"
+            raise DataError(what, where="Report", expected=expected, remedy=remedy)
         compared = {
             "map": self.map is not None and any(panel.kind == "reference" for panel in self.map.panels),
             "scores": any(not score.public or score.ceiling is not None for score in self.scores),
@@ -161,12 +159,10 @@ class Report(PublicReport):
         }
         shown = [name for name, present in compared.items() if present]
         if self.reference is None and shown:
-            raise DataError(
-                f"reference rows are shown ({', '.join(shown)}) but their source is not declared",
-                where="Report",
-                expected="reference='simulated' or 'public' whenever real rows or values computed from them appear",
-                remedy="leave them out: comparisons with private rows are not differentially private",
-            )
+            what = f"reference rows are shown ({', '.join(shown)}) but their source is not declared"
+            expected = "reference='simulated' or 'public' whenever real rows or values computed from them appear"
+            remedy = "leave them out: comparisons with private rows are not differentially private"
+            raise DataError(what, where="Report", expected=expected, remedy=remedy)
 
     @property
     def shows_records(self) -> bool:

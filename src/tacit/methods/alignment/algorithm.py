@@ -87,19 +87,13 @@ def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: R
     digest = "" if reward is None else reward.digest
     declared = (plan.base, plan.words, plan.prefix, plan.reward)
     if declared != (model.model.digest, model.words, model.prefix, digest) or (plan.judged and reward is None):
-        raise PlanError(
-            "the plan is for another model, vocabulary, prefix or reward",
-            where="alignment.fit",
-            expected="those whose digests the plan states, and a reward where the plan's feedback or critic is one",
-            remedy="make the plan with AlignmentPlan.of(model, reward, ...)",
-        )
+        what = "the plan is for another model, vocabulary, prefix or reward"
+        expected = "those whose digests the plan states, and a reward where the plan's feedback or critic is one"
+        remedy = "make the plan with AlignmentPlan.of(model, reward, ...)"
+        raise PlanError(what, where="alignment.fit", expected=expected, remedy=remedy)
     if vault.replicates != 1:
-        raise PlanError(
-            f"the vault has {vault.replicates} replicates",
-            where="alignment.fit",
-            expected="one population",
-            remedy="open a vault for each",
-        )
+        what, expected = f"the vault has {vault.replicates} replicates", "one population"
+        raise PlanError(what, where="alignment.fit", expected=expected, remedy="open a vault for each")
 
 
 def checkpoint_of(folder: str | os.PathLike[str] | None) -> Path | None:
@@ -127,10 +121,6 @@ def save(path: Path, run: Run, ledger: Ledger, iterates: Iterates) -> None:
 def _loaded(path: Path, run: Run, ledger: Ledger, parameters: int) -> Iterates:
     iterates = checkpoint.load(path, plan_id=run.plan_id, ledger=ledger).get("iterates")
     if iterates is None or iterates.ndim != 2 or iterates.shape[1] != parameters:
-        raise PlanError(
-            "the checkpoint is of another adapter",
-            where=str(path),
-            expected="what the run was begun with",
-            remedy="resume with the same plan and model",
-        )
+        what, expected = "the checkpoint is of another adapter", "what the run was begun with"
+        raise PlanError(what, where=str(path), expected=expected, remedy="resume with the same plan and model")
     return np.asarray(iterates.double().numpy())

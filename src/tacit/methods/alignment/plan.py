@@ -165,12 +165,10 @@ class AlignmentPlan(plans.PrivatePlan):
             PlanError: the plan says no noise; epsilon or delta is out of range, or delta >= 1 / population.
         """
         if self.noise_multiplier == 0:
-            raise PlanError(
-                f"the plan says no noise, and epsilon {epsilon:g} is asked for",
-                where=f"{self.method} plan",
-                expected="noise_multiplier=None, for the least noise that keeps epsilon",
-                remedy="leave noise_multiplier out, or state the infinite epsilon with plan.account(...)",
-            )
+            what = f"the plan says no noise, and epsilon {epsilon:g} is asked for"
+            expected = "noise_multiplier=None, for the least noise that keeps epsilon"
+            remedy = "leave noise_multiplier out, or state the infinite epsilon with plan.account(...)"
+            raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
 
     def spec(self, writer: Writer) -> PublicSpec:

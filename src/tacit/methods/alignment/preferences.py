@@ -214,12 +214,10 @@ def pairs_of(
             seen.append(tokens)
             done.append([places[token] for one in both for token in one])
     if not ids:
-        raise DataError(
-            "no pair is long enough and within the vocabulary",
-            where="alignment.pairs_of",
-            expected=f"prompts of {plan.prompt_tokens} tokens or more, and completions of {plan.tokens}",
-            remedy="plan with fewer tokens, or a larger public vocabulary",
-        )
+        what = "no pair is long enough and within the vocabulary"
+        expected = f"prompts of {plan.prompt_tokens} tokens or more, and completions of {plan.tokens}"
+        remedy = "plan with fewer tokens, or a larger public vocabulary"
+        raise DataError(what, where="alignment.pairs_of", expected=expected, remedy=remedy)
     ended = np.ones(len(ids), bool)
     return Trajectories.from_arrays(
         observations=np.array(seen, np.float32),
@@ -283,12 +281,9 @@ def fit_preferences(
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     if (plan.base, plan.words, plan.prefix) != (model.model.digest, model.words, model.prefix):
-        raise PlanError(
-            "the plan is for another model, vocabulary or prefix",
-            where="alignment.fit_preferences",
-            expected="those whose digests the plan states",
-            remedy="make the plan with PreferencePlan.of(model, ...)",
-        )
+        what = "the plan is for another model, vocabulary or prefix"
+        expected, remedy = "those whose digests the plan states", "make the plan with PreferencePlan.of(model, ...)"
+        raise PlanError(what, where="alignment.fit_preferences", expected=expected, remedy=remedy)
     path, run, contribution = checkpoint_of(folder), vault.reserve(plan), PairGradient(plan, model)
     iterates = begun(vault, run, PART, plan.adapter.start(model.model.shape), path, resume=resume)
     while left := vault.steps_left(run, PART):

@@ -62,12 +62,9 @@ class Steered:
         """
         writer = Writer(model.restricted(self.words.tolist()), tokenizer, self.plan.prefix)
         if (model.digest, writer.words) != (self.plan.base, self.plan.words):
-            raise PlanError(
-                "the base model is another one",
-                where="Steered.using",
-                expected=f"the model with the SHA-256 {self.plan.base}",
-                remedy="load the file that the run was made with",
-            )
+            what, expected = "the base model is another one", f"the model with the SHA-256 {self.plan.base}"
+            remedy = "load the file that the run was made with"
+            raise PlanError(what, where="Steered.using", expected=expected, remedy=remedy)
         return replace(self, writer=writer)
 
     def complete(
@@ -87,9 +84,8 @@ class Steered:
         writer = self._writer()
         ids = [writer.tokenizer.encode(prompt) for prompt in prompts]
         if not all(ids):
-            raise PlanError(
-                "a prompt is empty", where="Steered.complete", expected="at least one token", remedy="leave it out"
-            )
+            what, expected = "a prompt is empty", "at least one token"
+            raise PlanError(what, where="Steered.complete", expected=expected, remedy="leave it out")
         draws = np.random.default_rng(seed).random((len(ids), 1, tokens or self.plan.tokens), np.float32)
         result = [""] * len(ids)
         for length in sorted(set(map(len, ids))):
@@ -133,12 +129,9 @@ class Steered:
         writer, n = self._writer(), self.plan.prompt_tokens
         ids = [tokens[:n] for tokens in map(writer.tokenizer.encode, public_prompts) if len(tokens) >= n]
         if not ids or not kl > 0:
-            raise PlanError(
-                "no public prompt is long enough, or kl is not positive",
-                where="Steered.shrunk",
-                expected=f"prompts of {n} tokens or more, and kl > 0",
-                remedy="pass more public texts",
-            )
+            what = "no public prompt is long enough, or kl is not positive"
+            expected, remedy = f"prompts of {n} tokens or more, and kl > 0", "pass more public texts"
+            raise PlanError(what, where="Steered.shrunk", expected=expected, remedy=remedy)
         prompts = torch.tensor(ids)
         draws = torch.from_numpy(np.random.default_rng(seed).random((len(ids), 1, self.plan.tokens), np.float32))
         if self.kl(prompts, draws) <= kl:
@@ -151,10 +144,7 @@ class Steered:
 
     def _writer(self) -> Writer:
         if self.writer is None:
-            raise PlanError(
-                "the base model is not in the release",
-                where="Steered",
-                expected="steered.using(model, tokenizer) before it writes",
-                remedy="load the model, for example with tacit.agents.language.gguf_files.load",
-            )
+            what, expected = "the base model is not in the release", "steered.using(model, tokenizer) before it writes"
+            remedy = "load the model, for example with tacit.agents.language.gguf_files.load"
+            raise PlanError(what, where="Steered", expected=expected, remedy=remedy)
         return self.writer

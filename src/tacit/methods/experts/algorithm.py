@@ -38,12 +38,9 @@ def fit(
         BudgetExceeded: the ledger cannot pay.
     """
     if not isinstance(vault.spec.action, Discrete):
-        raise PlanError(
-            "the records have continuous actions",
-            where="experts.fit",
-            expected="discrete actions, which experts can agree on",
-            remedy="cut the actions into a few public ranges and log their numbers",
-        )
+        what, expected = "the records have continuous actions", "discrete actions, which experts can agree on"
+        remedy = "cut the actions into a few public ranges and log their numbers"
+        raise PlanError(what, where="experts.fit", expected=expected, remedy=remedy)
     _require_fit(plan, vault.spec, world)
     if isinstance(plan, Consensus):
         from tacit.methods.experts import training
@@ -51,12 +48,8 @@ def fit(
         return training.fit(plan, vault, world)
     if isinstance(plan, ReturnWeighted):
         if world is not None:
-            raise PlanError(
-                "a world was passed to imitation, which needs none",
-                where="experts.fit",
-                expected="world= with a plan that plays in it",
-                remedy="leave world= out",
-            )
+            what, expected = "a world was passed to imitation, which needs none", "world= with a plan that plays in it"
+            raise PlanError(what, where="experts.fit", expected=expected, remedy="leave world= out")
         return imitation.fit(plan, vault)
     return votes.fit(plan, vault, world, anchors=anchors)
 
@@ -67,16 +60,12 @@ def _require_fit(plan: AnyPlan, spec: PublicSpec, world: object) -> None:
     if clone is not None and not (
         maps.fits(clone.features, spec.observation) and spec.action == Discrete(clone.actions)
     ):
-        raise PlanError(
-            "the clones are not for these experts' observations and actions",
-            where="experts.fit",
-            expected="features of the records' observations, and as many actions as the records have",
-            remedy="build the clone for the spec of the vault",
-        )
+        what = "the clones are not for these experts' observations and actions"
+        expected = "features of the records' observations, and as many actions as the records have"
+        remedy = "build the clone for the spec of the vault"
+        raise PlanError(what, where="experts.fit", expected=expected, remedy=remedy)
     if world is not None and not all(hasattr(world, name) for name in ("starts", "step", "observe")):
-        raise PlanError(
-            f"a {type(world).__name__} is no simulator",
-            where="experts.fit",
-            expected="world= with the methods starts, step and observe, such as tacit_worlds.cart_pole.CartPole()",
-            remedy='pass that, or populations.world("...").domain',
-        )
+        what = f"a {type(world).__name__} is no simulator"
+        expected = "world= with the methods starts, step and observe, such as tacit_worlds.cart_pole.CartPole()"
+        remedy = 'pass that, or populations.world("...").domain'
+        raise PlanError(what, where="experts.fit", expected=expected, remedy=remedy)

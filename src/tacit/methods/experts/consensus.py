@@ -167,12 +167,9 @@ class Consensus(plans.PrivatePlan):
             PlanError: the plan is not calibrated, or the threshold of the prefixes is out of reach.
         """
         if self.unit is None or (self.asks and (self.trajectory_epsilon is None or self.trajectory_delta is None)):
-            raise PlanError(
-                "the plan is not calibrated",
-                where=f"{self.method} plan",
-                expected="a unit, and the price of one trajectory",
-                remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
-            )
+            what, expected = "the plan is not calibrated", "a unit, and the price of one trajectory"
+            remedy = "call plan.calibrate(unit=..., epsilon=..., delta=...)"
+            raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
         stages: list[AboveThreshold | PoissonSum] = []
         if self.asks:
             assert self.experts is not None

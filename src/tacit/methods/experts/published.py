@@ -219,12 +219,10 @@ def published_setting(task: str, epsilon: float) -> Setting:
         if (setting.task, setting.epsilon) == (task, epsilon):
             return setting
     tasks = ", ".join(dict.fromkeys(setting.task for setting in SETTINGS))
-    raise PlanError(
-        f"the paper has no setting for {task!r} at epsilon {epsilon:g}",
-        where="experts.published_setting",
-        expected=f"one of {tasks}, at epsilon 10, 7.5 or 5",
-        remedy="choose one of these, or calibrate experts.Consensus(...) to your own epsilon",
-    )
+    what = f"the paper has no setting for {task!r} at epsilon {epsilon:g}"
+    expected = f"one of {tasks}, at epsilon 10, 7.5 or 5"
+    remedy = "choose one of these, or calibrate experts.Consensus(...) to your own epsilon"
+    raise PlanError(what, where="experts.published_setting", expected=expected, remedy=remedy)
 
 
 def paper(

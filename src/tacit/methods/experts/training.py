@@ -73,12 +73,9 @@ def fit(plan: Consensus, vault: Vault, world: World | None = None) -> Release[Le
     """
     plan.policy.require_fit(vault.spec)
     if (world is not None) != (plan.asks and plan.clone is not None):
-        raise PlanError(
-            "a world was passed to a plan that plays no clones" if world else "the plan plays clones in no world",
-            where="experts.fit",
-            expected="a public world with a plan that has a clone and trajectories, and with no other",
-            remedy="pass world=, or choose another clone=",
-        )
+        what = "a world was passed to a plan that plays no clones" if world else "the plan plays clones in no world"
+        expected = "a public world with a plan that has a clone and trajectories, and with no other"
+        raise PlanError(what, where="experts.fit", expected=expected, remedy="pass world=, or choose another clone=")
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, plan.parts()[0].name)

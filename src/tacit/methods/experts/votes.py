@@ -150,12 +150,9 @@ def fit(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array
     """Run a calibrated plan (see `algorithm.fit`)."""
     plan.policy.require_fit(vault.spec)
     if plan.rounds > 1 and world is None:
-        raise PlanError(
-            f"the plan has {plan.rounds} rounds, and there is no world to find the anchors of the later ones in",
-            where="experts.fit",
-            expected="world= with more than one round",
-            remedy="pass a public simulator, or choose rounds=1",
-        )
+        what = f"the plan has {plan.rounds} rounds, and there is no world to find the anchors of the later ones in"
+        expected, remedy = "world= with more than one round", "pass a public simulator, or choose rounds=1"
+        raise PlanError(what, where="experts.fit", expected=expected, remedy=remedy)
     states = places.points(plan.anchors, anchors, vault.spec)
     run = vault.reserve(plan)
     if vault.touched(run):

@@ -45,12 +45,9 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
     before = said_before(vault.ledger, frozenset({JUDGING}))
     level = level_after(plan.level, before)
     if level is None:
-        raise PlanError(
-            f"{before} statements were made of policies by the people who are to judge this one",
-            where=f"{plan.method} plan",
-            expected="fewer, so that the level of one more can allow for its choice",
-            remedy="ask for a lower level",
-        )
+        what = f"{before} statements were made of policies by the people who are to judge this one"
+        expected, remedy = "fewer, so that the level of one more can allow for its choice", "ask for a lower level"
+        raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, LOOK)

@@ -158,12 +158,8 @@ class ImprovementPlan(PrivatePlan):
         return sigma
 
     def _not_calibrated(self) -> PlanError:
-        return PlanError(
-            "the plan is not calibrated",
-            where=f"{self.method} plan",
-            expected="a unit and a noise multiplier",
-            remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
-        )
+        expected, remedy = "a unit and a noise multiplier", "call plan.calibrate(unit=..., epsilon=..., delta=...)"
+        return PlanError("the plan is not calibrated", where=f"{self.method} plan", expected=expected, remedy=remedy)
 
     @property
     def snr(self) -> float:
@@ -276,12 +272,8 @@ class ImprovementPlan(PrivatePlan):
             PlanError: the observations are discrete, or a setting is out of range.
         """
         if not isinstance(spec.observation, Box):
-            raise PlanError(
-                "the observations are discrete",
-                where="ImprovementPlan.of",
-                expected="observations of numbers",
-                remedy="describe a state by numbers",
-            )
+            what, expected = "the observations are discrete", "observations of numbers"
+            raise PlanError(what, where="ImprovementPlan.of", expected=expected, remedy="describe a state by numbers")
         every = tuple(range(spec.observation.size))
         fields: dict[str, Any] = {"memory": Memory((1.0,) * len(every)), "columns": every, **settings}
         return cls(problem=problem, **{"value_columns": fields["columns"], **fields})

@@ -54,12 +54,9 @@ def fit(plan: OneShotPlan, vault: Vault | FederatedVault, *, grid: Grid, seed: i
         BudgetExceeded: the ledger cannot pay.
     """
     if len(vault.ledgers) > 1:
-        raise PlanError(
-            f"{len(vault.ledgers)} ledgers, and one simulator is released",
-            where="mobility.fit",
-            expected="a vault with one ledger",
-            remedy="use mobility.replicates for simulated records",
-        )
+        what = f"{len(vault.ledgers)} ledgers, and one simulator is released"
+        expected, remedy = "a vault with one ledger", "use mobility.replicates for simulated records"
+        raise PlanError(what, where="mobility.fit", expected=expected, remedy=remedy)
     run = reserved(plan, vault, grid, MOVES_PART)
     (simulator,) = _simulators(plan, vault, run, grid, seed)
     return vault.release(run, simulator, label=plan.label())

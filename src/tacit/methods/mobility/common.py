@@ -87,12 +87,9 @@ class ZeroContribution:
 def reserved(plan: Plan, vault: Vault | FederatedVault, grid: Grid, part: str) -> Run:
     """The plan's run, paid for and not begun before."""
     if getattr(vault.spec.observation, "n", None) != grid.size:
-        raise PlanError(
-            "the records are not days on this grid",
-            where=f"{plan.method} plan",
-            expected="the grid of the days, whose cells the observations are",
-            remedy="pass days.grid",
-        )
+        what = "the records are not days on this grid"
+        expected, remedy = "the grid of the days, whose cells the observations are", "pass days.grid"
+        raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, part)

@@ -86,12 +86,10 @@ class HomeSums:
         if self.box is not None:
             south, west, north, east = self.box
             if not (south < north and west < east and self.inside().any()):
-                raise DataError(
-                    "the box holds no block of the grid",
-                    where="HomeSums",
-                    expected="(south, west, north, east) in degrees, around the centre of a block at least",
-                    remedy="check the order of the four numbers, or leave the box out",
-                )
+                what = "the box holds no block of the grid"
+                expected = "(south, west, north, east) in degrees, around the centre of a block at least"
+                remedy = "check the order of the four numbers, or leave the box out"
+                raise DataError(what, where="HomeSums", expected=expected, remedy=remedy)
 
     @classmethod
     def sized(cls, grid: Grid, people: int, noise: float, *, box: Box | None = None) -> HomeSums:
@@ -205,12 +203,10 @@ class Starts:
         p = np.asarray(self.probabilities, np.float64)
         fits = p.shape == (self.grid.coarse(self.factor).size,) and bool((p >= 0).all()) and abs(p.sum() - 1) <= 1e-6
         if not fits or min(self.homes, self.seed) < 0:
-            raise DataError(
-                "the starts are no distribution over the blocks",
-                where="Starts",
-                expected="one probability for each block, adding up to 1, and whole numbers >= 0 of homes and seed",
-                remedy="read them with HomeSums.read, or divide by their sum",
-            )
+            what = "the starts are no distribution over the blocks"
+            expected = "one probability for each block, adding up to 1, and whole numbers >= 0 of homes and seed"
+            remedy = "read them with HomeSums.read, or divide by their sum"
+            raise DataError(what, where="Starts", expected=expected, remedy=remedy)
         object.__setattr__(self, "probabilities", p)
 
     @classmethod

@@ -99,12 +99,10 @@ class TablePolicy:
         table = np.asarray(self.table, np.float64)
         shaped = table.ndim == 3 and len(table) > 0 and table.shape[1] == self.layout.size and table.shape[2] in (4, 5)
         if not shaped or not (np.all(table >= 0) and np.allclose(table.sum(axis=2), 1.0, atol=1e-6)):
-            raise DataError(
-                "the table is not one of probabilities over the layout",
-                where="TablePolicy",
-                expected=f"[kinds, {self.layout.size}, 4 or 5], rows that add up to 1",
-                remedy="normalise the rows, or take the layout that the table was made for",
-            )
+            what = "the table is not one of probabilities over the layout"
+            expected = f"[kinds, {self.layout.size}, 4 or 5], rows that add up to 1"
+            remedy = "normalise the rows, or take the layout that the table was made for"
+            raise DataError(what, where="TablePolicy", expected=expected, remedy=remedy)
         object.__setattr__(self, "table", table)
 
     @property
@@ -173,12 +171,8 @@ class Simulator:
             DataError: the number of days is not a whole number >= 1.
         """
         if type(days) is not int or days < 1:
-            raise DataError(
-                f"days is {days!r}",
-                where="Simulator.generate",
-                expected="a whole number >= 1",
-                remedy="say how many days to draw, such as generate(1_000)",
-            )
+            expected, remedy = "a whole number >= 1", "say how many days to draw, such as generate(1_000)"
+            raise DataError(f"days is {days!r}", where="Simulator.generate", expected=expected, remedy=remedy)
         rng = np.random.default_rng([seed, 1])
         starts = self.starts.draw(days, rng)
         cells = movement.play(self.policy, self.space, starts, rng, invalid=self.invalid)
@@ -194,12 +188,9 @@ class Simulator:
         parts: dict[str, Any] = {name: getattr(self, name) for name in kinds}
         for name, part in parts.items():
             if type(part) is not (kind := kinds[name]):
-                raise DataError(
-                    f"the {name} of the simulator is a {type(part).__name__}",
-                    where="Simulator.to_json",
-                    expected=f"a {kind.__name__}, as private releases have it",
-                    remedy="generate days and keep these",
-                )
+                what = f"the {name} of the simulator is a {type(part).__name__}"
+                expected, remedy = f"a {kind.__name__}, as private releases have it", "generate days and keep these"
+                raise DataError(what, where="Simulator.to_json", expected=expected, remedy=remedy)
         values = {"format": FORMAT, "version": VERSION, "grid": self.grid.to_json()}
         return values | {name: part.to_json() for name, part in parts.items()} | {"invalid": self.invalid}
 
@@ -241,6 +232,5 @@ class Simulator:
 
 
 def _unreadable(what: str, where: str) -> DataError:
-    return DataError(
-        what, where=where, expected="what Simulator.to_json wrote", remedy="use the version of tacit that wrote it"
-    )
+    expected, remedy = "what Simulator.to_json wrote", "use the version of tacit that wrote it"
+    return DataError(what, where=where, expected=expected, remedy=remedy)

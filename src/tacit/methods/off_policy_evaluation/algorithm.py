@@ -227,12 +227,9 @@ def fit(
         BudgetExceeded: the ledger cannot pay.
     """
     if not isinstance(plan, Estimator):
-        raise PlanError(
-            f"{type(plan).__name__} is no plan of off-policy evaluation",
-            where="off_policy_evaluation.fit",
-            expected="a plan of tacit.off_policy_evaluation",
-            remedy="use ResidualRegression, the default",
-        )
+        what = f"{type(plan).__name__} is no plan of off-policy evaluation"
+        expected, remedy = "a plan of tacit.off_policy_evaluation", "use ResidualRegression, the default"
+        raise PlanError(what, where="off_policy_evaluation.fit", expected=expected, remedy=remedy)
     if plan.basis is not None:
         try_features(plan.basis, vault.spec.observation)
     target = resolve(policy, vault)
@@ -306,12 +303,9 @@ def judged(
 def _require_use(model: BehaviourModel, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
     """Refuse a model that would not be used, or that does not fit the observations."""
     if isinstance(target, Behaviour) or behaviour is not None:
-        raise PlanError(
-            "the model of the behaviour policy would not be used",
-            where="behaviour_model",
-            expected="another policy than Behaviour(), and no behaviour=",
-            remedy="leave the model out",
-        )
+        what = "the model of the behaviour policy would not be used"
+        expected, remedy = "another policy than Behaviour(), and no behaviour=", "leave the model out"
+        raise PlanError(what, where="behaviour_model", expected=expected, remedy=remedy)
     try_features(model.features, spec.observation)
 
 

@@ -85,12 +85,9 @@ class FirstVisits(Estimator, ABC):
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse every policy but the one that made the records: there are no ratios."""
         if not isinstance(target, Behaviour) or behaviour is not None:
-            raise PlanError(
-                f"{self.method} evaluates only the policy that made the records",
-                where="off_policy_evaluation",
-                expected="Behaviour()",
-                remedy="use ResidualRegression or Gpope for another policy",
-            )
+            what = f"{self.method} evaluates only the policy that made the records"
+            expected, remedy = "Behaviour()", "use ResidualRegression or Gpope for another policy"
+            raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy)
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
         """V alone: there is no scalar value."""

@@ -184,12 +184,9 @@ class Custom:
         """Observations -> features [N, width + 1]."""
         values = np.asarray(imported(self.function)(observations), np.float32)
         if values.shape != (len(observations), self.width):
-            raise PlanError(
-                "the features have another shape than declared",
-                where=self.function,
-                expected=f"numbers of shape [N, {self.width}]",
-                remedy="declare the width that the function returns",
-            )
+            what = "the features have another shape than declared"
+            expected, remedy = f"numbers of shape [N, {self.width}]", "declare the width that the function returns"
+            raise PlanError(what, where=self.function, expected=expected, remedy=remedy)
         values = np.where(np.isfinite(values), values, np.float32(0))  # an error here could tell about a record
         return np.concatenate([np.ones((len(values), 1), np.float32), values], axis=1)
 
@@ -201,12 +198,10 @@ class Custom:
         """
         self(observations)
         if not np.isfinite(np.asarray(imported(self.function)(observations), np.float64)).all():
-            raise PlanError(
-                "the features are not finite at the ends of the public bounds",
-                where=self.function,
-                expected="finite numbers for every observation within the bounds",
-                remedy="bound the features inside the function",
-            )
+            what = "the features are not finite at the ends of the public bounds"
+            expected = "finite numbers for every observation within the bounds"
+            remedy = "bound the features inside the function"
+            raise PlanError(what, where=self.function, expected=expected, remedy=remedy)
 
     def constant(self, value: float) -> np.ndarray:
         """The constant feature's weight alone."""

@@ -369,9 +369,5 @@ def published_sigma(trajectories: int, iterations: int, epsilon: float, delta: f
 
 
 def _bad(expected: str) -> PlanError:
-    return PlanError(
-        "an argument is out of range",
-        where="off_policy_evaluation.published",
-        expected=expected,
-        remedy="correct the arguments",
-    )
+    what = "an argument is out of range"
+    return PlanError(what, where="off_policy_evaluation.published", expected=expected, remedy="correct the arguments")

@@ -291,12 +291,9 @@ class Callable:
         return values, np.asarray(valid & (np.abs(values.sum(axis=1) - 1) <= 1e-4))
 
     def _refused(self) -> PlanError:
-        return PlanError(
-            "the policy does not return distributions over the actions",
-            where=self.function,
-            expected=f"probabilities of shape [N, {self.actions}] whose rows sum to 1",
-            remedy="normalise them inside the function",
-        )
+        what = "the policy does not return distributions over the actions"
+        expected = f"probabilities of shape [N, {self.actions}] whose rows sum to 1"
+        return PlanError(what, where=self.function, expected=expected, remedy="normalise them inside the function")
 
 
 @dataclass(frozen=True)
@@ -364,10 +361,7 @@ def imported(path: str) -> Function[[np.ndarray], Any]:
     try:
         function: Function[[np.ndarray], Any] = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise PlanError(
-            f"{path!r} cannot be imported",
-            where="off_policy_evaluation",
-            expected="'package.module:function'",
-            remedy="check the spelling and that the package is installed",
-        ) from error
+        what = f"{path!r} cannot be imported"
+        expected, remedy = "'package.module:function'", "check the spelling and that the package is installed"
+        raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy) from error
     return function

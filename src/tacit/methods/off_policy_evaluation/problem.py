@@ -161,11 +161,8 @@ class Evaluation(Json):
             PlanError: the method gives no value function.
         """
         if self.theta is None or self.features is None:
-            raise PlanError(
-                "there is no value function",
-                where=f"Evaluation of {self.method}",
-                expected="a method that estimates V(s)",
-                remedy="use a ResidualRegression plan, say",
-            )
+            what = "there is no value function"
+            expected, remedy = "a method that estimates V(s)", "use a ResidualRegression plan, say"
+            raise PlanError(what, where=f"Evaluation of {self.method}", expected=expected, remedy=remedy)
         values = np.asarray(self.features(np.asarray(observations)), np.float64) @ self.theta
         return np.asarray(values if self.limits is None else np.clip(values, *self.limits))

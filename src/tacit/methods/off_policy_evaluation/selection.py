@@ -206,22 +206,17 @@ def fit(plan: Selection, vault: Vault) -> Release[Choice]:
         BudgetExceeded: the ledger cannot pay.
     """
     if plan.spec != vault.spec:
-        raise PlanError(
-            "the plan's public bounds are not those of the records",
-            where="off_policy_evaluation.selection.fit",
-            expected="spec=vault.spec",
-            remedy="make the plan with the bounds of the records",
-        )
+        what = "the plan's public bounds are not those of the records"
+        expected, remedy = "spec=vault.spec", "make the plan with the bounds of the records"
+        raise PlanError(what, where="off_policy_evaluation.selection.fit", expected=expected, remedy=remedy)
     strangers = (
         {candidate.ledger for candidate in plan.candidates} - {None} - {ledger.dataset_id for ledger in vault.ledgers}
     )
     if strangers:
-        raise PlanError(
-            "a candidate was released under another ledger",
-            where="off_policy_evaluation.selection.fit",
-            expected="policies known without the records, or releases of this very ledger",
-            remedy="pass the release that this vault made, or the policy itself if it is public",
-        )
+        what = "a candidate was released under another ledger"
+        expected = "policies known without the records, or releases of this very ledger"
+        remedy = "pass the release that this vault made, or the policy itself if it is public"
+        raise PlanError(what, where="off_policy_evaluation.selection.fit", expected=expected, remedy=remedy)
     for candidate, ledger in itertools.product(plan.candidates, vault.ledgers):
         if candidate.origin is not None and candidate.ledger == ledger.dataset_id:
             teachers(ledger, candidate.origin)  # refuses another value than the plan released

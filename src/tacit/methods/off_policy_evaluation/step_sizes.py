@@ -46,12 +46,9 @@ def unit_rows(trajectories: Trajectories, problem: Problem) -> dict[str, np.ndar
     """Columns [U, L, ...] of simulated records with `mask` and `starts`, as a `Summary` gets them from a vault."""
     # A unit is `problem.episodes_per_unit` successive episodes, of any owner.
     if not trajectories.simulated:
-        raise DataError(
-            "the records are not simulated",
-            where="step_sizes",
-            expected="simulated records, on which anything may be tried",
-            remedy="simulate some, or take the plan's public default",
-        )
+        what, expected = "the records are not simulated", "simulated records, on which anything may be tried"
+        remedy = "simulate some, or take the plan's public default"
+        raise DataError(what, where="step_sizes", expected=expected, remedy=remedy)
     first = trajectories.episodes[: -1 : problem.episodes_per_unit]
     last = np.append(first[1:], trajectories.episodes[-1])
     length = min(problem.rows_per_unit, int((last - first).max()))
@@ -98,12 +95,8 @@ def compare(stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: flo
     assert plan.unit is not None
     pool, population = len(next(iter(stats.values()))), plan.unit.size
     if pool < population:
-        raise DataError(
-            "there are fewer simulated units than the plan's population",
-            where="step_sizes",
-            expected=f"at least {population:,}",
-            remedy="simulate more",
-        )
+        what, expected = "there are fewer simulated units than the plan's population", f"at least {population:,}"
+        raise DataError(what, where="step_sizes", expected=expected, remedy="simulate more")
     generator, sizes = np.random.default_rng(seed), np.asarray(step_sizes, np.float32)
     together = TOGETHER if plan.mode == "paper" else 1
     thetas = []

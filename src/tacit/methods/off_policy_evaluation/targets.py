@@ -43,12 +43,10 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
         stated = policy.certificate
         admitted = [ledger for ledger in vault.ledgers if ledger.dataset_id == stated.dataset_id]
         if not any(plan.id == stated.plan_id for ledger in admitted for plan in ledger.plans()):
-            raise PlanError(
-                "the policy was released under another ledger",
-                where="off_policy_evaluation",
-                expected="a policy known without the records, or a release of this very ledger",
-                remedy="pass the release that this vault made, or the policy itself if it is public",
-            )
+            what = "the policy was released under another ledger"
+            expected = "a policy known without the records, or a release of this very ledger"
+            remedy = "pass the release that this vault made, or the policy itself if it is public"
+            raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy)
         teachers(admitted[0], Origin.of(policy))  # refuses another value than the plan released
         target = policy_in(policy)
     if isinstance(target, Behaviour):
@@ -56,12 +54,10 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
     space = vault.spec.action
     actions = target.actions if isinstance(target, Policy) else None
     if not isinstance(space, Discrete) or actions != space.n:
-        raise PlanError(
-            f"the policy has {actions} actions" if actions else "the policy is of no known form",
-            where="off_policy_evaluation",
-            expected=f"a policy over {space.n} actions" if isinstance(space, Discrete) else "discrete actions",
-            remedy="use a policy of tacit.off_policy_evaluation.policies for these actions",
-        )
+        what = f"the policy has {actions} actions" if actions else "the policy is of no known form"
+        expected = f"a policy over {space.n} actions" if isinstance(space, Discrete) else "discrete actions"
+        remedy = "use a policy of tacit.off_policy_evaluation.policies for these actions"
+        raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy)
     if isinstance(target, Callable):
         target.require_distributions(invented_rows(vault.spec, 64, 1, seed=0)["observations"][:, 0])
     checked: Policy = target
@@ -96,44 +92,34 @@ def resolve_behaviour(
             raise unknown_behaviour()
         return None
     if not isinstance(behaviour.policy, Release) and behaviour.source not in get_args(Source):
-        raise PlanError(
-            "the behaviour policy's source is missing or is not public",
-            where="BehaviourPolicy",
-            expected=f"source= one of {', '.join(get_args(Source))}, or a release of this ledger",
-            remedy="say how it is known; one fitted to the records must be released under their own ledger",
-        )
+        what = "the behaviour policy's source is missing or is not public"
+        expected = f"source= one of {', '.join(get_args(Source))}, or a release of this ledger"
+        remedy = "say how it is known; one fitted to the records must be released under their own ledger"
+        raise PlanError(what, where="BehaviourPolicy", expected=expected, remedy=remedy)
     behaviour_policy = resolve(behaviour.policy, vault)
     if isinstance(behaviour_policy, Behaviour):
-        raise PlanError(
-            "the behaviour policy is Behaviour() itself, which has no probabilities",
-            where="BehaviourPolicy",
-            expected="a policy with probabilities",
-            remedy="leave behaviour out to use the logged propensities",
-        )
+        what = "the behaviour policy is Behaviour() itself, which has no probabilities"
+        expected, remedy = "a policy with probabilities", "leave behaviour out to use the logged propensities"
+        raise PlanError(what, where="BehaviourPolicy", expected=expected, remedy=remedy)
     return behaviour_policy
 
 
 def with_probabilities(target: Target) -> Policy:
     """The policy, unless it is `Behaviour()`."""
     if isinstance(target, Behaviour):
-        raise PlanError(
-            "Behaviour() has no probabilities",
-            where="off_policy_evaluation",
-            expected="a policy that can be asked for probabilities",
-            remedy="use ImportanceSampling or ResidualRegression for the behaviour policy itself",
-        )
+        what, expected = "Behaviour() has no probabilities", "a policy that can be asked for probabilities"
+        remedy = "use ImportanceSampling or ResidualRegression for the behaviour policy itself"
+        raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy)
     return target
 
 
 def origin_of(policy: Target | Release[Policy], declared: Origin | None) -> Origin | None:
     """Where the policy comes from: of a release the ledger knows it, any other one is declared, or is not."""
     if declared is not None and (declared.released is not None or isinstance(policy, Release)):
-        raise PlanError(
-            "an origin was declared of a policy of which the ledger knows where it comes from",
-            where="off_policy_evaluation",
-            expected="a release of this ledger by itself, or another policy with Origin.public() or Origin.made_from()",
-            remedy="leave the origin out, or pass the policy without its certificate",
-        )
+        what = "an origin was declared of a policy of which the ledger knows where it comes from"
+        expected = "a release of this ledger by itself, or another policy with Origin.public() or Origin.made_from()"
+        remedy = "leave the origin out, or pass the policy without its certificate"
+        raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy)
     return Origin.of(policy) if isinstance(policy, Release) else declared
 
 

@@ -156,12 +156,10 @@ def _contributions(plan: AnyPlan, policy: Policy, critic: Value | None) -> Mappi
 def _policy(plan: AnyPlan, policy: Policy | None, spec: PublicSpec) -> Policy:
     """The given policy, or the default one; it fits the people and the plan."""
     if not isinstance(policy, Policy | None):
-        raise PlanError(
-            f"the policy is a {type(policy).__name__}",
-            where="policy_gradient.fit",
-            expected="a policy_gradient.Policy: features, a network and a distribution over actions",
-            remedy="for a torch module: Policy(features, TorchNetwork(module, inputs=features.size), head)",
-        )
+        what = f"the policy is a {type(policy).__name__}"
+        expected = "a policy_gradient.Policy: features, a network and a distribution over actions"
+        remedy = "for a torch module: Policy(features, TorchNetwork(module, inputs=features.size), head)"
+        raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy=remedy)
     if policy is None:
         policy = Policy.default(spec, ()) if isinstance(plan, Votes) else Policy.default(spec)
     policy.require_fit(spec)
@@ -173,23 +171,18 @@ def _policy(plan: AnyPlan, policy: Policy | None, spec: PublicSpec) -> Policy:
 def _kept(path: Path | None) -> bool:
     """Whether there is a checkpoint to resume from."""
     if path is None:
-        raise PlanError(
-            "a run cannot be resumed without the folder of its checkpoints",
-            where="policy_gradient.fit",
-            expected="folder= with resume=True, both times",
-            remedy="pass the folder that the run was begun with",
-        )
+        what = "a run cannot be resumed without the folder of its checkpoints"
+        expected, remedy = "folder= with resume=True, both times", "pass the folder that the run was begun with"
+        raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy=remedy)
     return path.exists()
 
 
 def _require_information(plan: AnyPlan, information: Information | None) -> None:
     if (isinstance(plan.trust_region, KL) and plan.fisher is None) != (information is not None):
-        raise PlanError(
-            "the plan and information= do not fit each other",
-            where="policy_gradient.fit",
-            expected="information= with a KL trust region that does not ask people for it, and with nothing else",
-            remedy="pass the eigenvalues of the Fisher information of public records, such as PublicFisher(...)",
-        )
+        what = "the plan and information= do not fit each other"
+        expected = "information= with a KL trust region that does not ask people for it, and with nothing else"
+        remedy = "pass the eigenvalues of the Fisher information of public records, such as PublicFisher(...)"
+        raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy=remedy)
 
 
 def _clips(plan: PolicyGradientPlan, state: State, information: Information | None, k: int, first: int) -> Float64:

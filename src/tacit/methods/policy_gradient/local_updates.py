@@ -296,12 +296,9 @@ def critic_of(
     """The plan's critic, or None where it has none."""
     uses = plan.critic in ("private", "public", "shared")
     if (critic is not None and not uses) or (plan.critic == "public" and (critic is None or not given)):
-        raise PlanError(
-            "a public critic is missing" if uses else f"a critic is given, and the plan's is {plan.critic!r}",
-            where="policy_gradient.fit",
-            expected="critic= and critic_start= with a public critic, no critic= with a local one or none",
-            remedy="pass what the plan uses",
-        )
+        what = "a public critic is missing" if uses else f"a critic is given, and the plan's is {plan.critic!r}"
+        expected = "critic= and critic_start= with a public critic, no critic= with a local one or none"
+        raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy="pass what the plan uses")
     if critic is not None or not uses:
         return critic
     scaled = policy.features if isinstance(policy.features, Scaled) else maps.default(spec.observation)

@@ -229,19 +229,15 @@ class PolicyGradientPlan(Rounds):
                 epsilon; epsilon or delta is out of range, or delta >= 1 / population.
         """
         if self.critic == "shared":
-            raise PlanError(
-                "a shared critic carries everybody's records into all later updates, without noise",
-                where=f"{self.method} plan",
-                expected="a critic of each person's own rows, a private or a public one, for a finite epsilon",
-                remedy='choose critic="local", or state the infinite epsilon with plan.account(...)',
-            )
+            what = "a shared critic carries everybody's records into all later updates, without noise"
+            expected = "a critic of each person's own rows, a private or a public one, for a finite epsilon"
+            remedy = 'choose critic="local", or state the infinite epsilon with plan.account(...)'
+            raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
         if self.noise_multiplier == 0:
-            raise PlanError(
-                f"the plan says no noise, and epsilon {epsilon:g} is asked for",
-                where=f"{self.method} plan",
-                expected="noise_multiplier=None, for the least noise that keeps epsilon",
-                remedy="leave noise_multiplier out, or state the infinite epsilon with plan.account(...)",
-            )
+            what = f"the plan says no noise, and epsilon {epsilon:g} is asked for"
+            expected = "noise_multiplier=None, for the least noise that keeps epsilon"
+            remedy = "leave noise_multiplier out, or state the infinite epsilon with plan.account(...)"
+            raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
 
     def label(self, start: str = "{start}", *, information: bool = False) -> Label:

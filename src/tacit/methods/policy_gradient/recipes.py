@@ -242,12 +242,9 @@ def named(name: str, *, rounds: int = 200, users: int = 8) -> Recipe:
         PlanError: no recipe has this name.
     """
     if name not in NAMED:
-        raise PlanError(
-            f"there is no recipe for {name!r}",
-            where="policy_gradient.recipes",
-            expected=f"one of {', '.join(NAMED)}",
-            remedy="use recipes.general(spec, horizon=...) and tune it on a simulator",
-        )
+        what, expected = f"there is no recipe for {name!r}", f"one of {', '.join(NAMED)}"
+        remedy = "use recipes.general(spec, horizon=...) and tune it on a simulator"
+        raise PlanError(what, where="policy_gradient.recipes", expected=expected, remedy=remedy)
     return NAMED[name](rounds=rounds, users=users)
 
 

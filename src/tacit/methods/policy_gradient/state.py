@@ -201,12 +201,9 @@ class State:
         shapes = {name: value.shape for name, value in self._arrays().items() if name != "information"}
         fits = all(name in tensors and tensors[name].shape == shape for name, shape in shapes.items())
         if not fits:
-            raise PlanError(
-                "the checkpoint is of another policy, critic or number of replicates",
-                where=str(path),
-                expected="what the run was begun with",
-                remedy="resume with the same policy and critic",
-            )
+            what = "the checkpoint is of another policy, critic or number of replicates"
+            expected, remedy = "what the run was begun with", "resume with the same policy and critic"
+            raise PlanError(what, where=str(path), expected=expected, remedy=remedy)
         arrays: dict[str, Any] = {name: tensor.numpy().copy() for name, tensor in tensors.items()}
         self.master, self.total, self.norms = arrays["theta"], arrays["total"], arrays["norms"]
         self.iterates, self.information = arrays["iterates"], arrays["information"]
@@ -234,10 +231,8 @@ def _start(name: str, drawn: Float32, given: Float32 | None) -> Float64:
         return drawn.astype(np.float64)
     value = np.asarray(given, np.float64)
     if value.shape not in (drawn.shape, drawn.shape[1:]) or not np.isfinite(value).all():
-        raise PlanError(
-            f"{name} has shape {value.shape}, or holds numbers that are not finite",
-            where="policy_gradient.fit",
-            expected=f"{drawn.shape[1]} finite parameters, for all replicates or for each of {drawn.shape[0]}",
-            remedy="pass parameters of this policy (or critic)",
-        )
+        what = f"{name} has shape {value.shape}, or holds numbers that are not finite"
+        expected = f"{drawn.shape[1]} finite parameters, for all replicates or for each of {drawn.shape[0]}"
+        remedy = "pass parameters of this policy (or critic)"
+        raise PlanError(what, where="policy_gradient.fit", expected=expected, remedy=remedy)
     return np.broadcast_to(value, drawn.shape).copy()

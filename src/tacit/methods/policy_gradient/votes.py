@@ -162,12 +162,10 @@ class Votes(Rounds):
             PlanError: it has.
         """
         if self.most > parameters:
-            raise PlanError(
-                f"{self.most} directions are orthonormal only where there are as many parameters, not {parameters}",
-                where=f"{self.method} plan",
-                expected=f"at most {parameters} directions for this policy",
-                remedy="ask for fewer directions, or learn a larger policy",
-            )
+            what = f"{self.most} directions are orthonormal only where there are as many parameters, not {parameters}"
+            expected = f"at most {parameters} directions for this policy"
+            remedy = "ask for fewer directions, or learn a larger policy"
+            raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
 
     def label(self, start: str = "{start}") -> Label:
         """The certificate's words.

@@ -150,12 +150,9 @@ def require_plans(candidates: Sequence[Any]) -> None:
     if not candidates or not all(
         hasattr(candidate, "noise_multiplier") and hasattr(candidate, "parts") for candidate in candidates
     ):
-        raise PlanError(
-            "a candidate is no plan that a noise multiplier calibrates",
-            where="selection.SelectionPlan",
-            expected="plans such as synthesis.TransitionsPlan, at least one",
-            remedy="pass a tuple of plans",
-        )
+        what = "a candidate is no plan that a noise multiplier calibrates"
+        expected, remedy = "plans such as synthesis.TransitionsPlan, at least one", "pass a tuple of plans"
+        raise PlanError(what, where="selection.SelectionPlan", expected=expected, remedy=remedy)
 
 
 def _noisier(plan: Any, factor: float) -> Any:

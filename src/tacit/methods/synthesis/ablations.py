@@ -64,12 +64,9 @@ def curious(plan: TransitionsPlan, curiosity: Curiosity | None) -> TransitionsPl
         PlanError: the plan has no pre-training.
     """
     if plan.pretraining is None:
-        raise PlanError(
-            "the plan has no pre-training to be curious in",
-            where="synthesis.ablations",
-            expected="a plan with pretraining=",
-            remedy="declare public rows: TransitionsPlan(pretraining=Pretraining(provenance=...))",
-        )
+        what, expected = "the plan has no pre-training to be curious in", "a plan with pretraining="
+        remedy = "declare public rows: TransitionsPlan(pretraining=Pretraining(provenance=...))"
+        raise PlanError(what, where="synthesis.ablations", expected=expected, remedy=remedy)
     return dataclasses.replace(plan, pretraining=dataclasses.replace(plan.pretraining, curiosity=curiosity))
 
 

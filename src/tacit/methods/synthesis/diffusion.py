@@ -266,12 +266,8 @@ def chains(
     solver = heun if sampler.method == "heun" else dpm_solver
     drawn = solver(denoise, math.hypot(sampler.sigma_max, SIGMA_DATA) * first, sampler, generator)
     if not bool(drawn.isfinite().all()):
-        raise PlanError(
-            "the model's samples are not finite",
-            where="synthesis.sample",
-            expected="a model whose training has not diverged",
-            remedy="lower the learning rate of the plan",
-        )
+        what, expected = "the model's samples are not finite", "a model whose training has not diverged"
+        raise PlanError(what, where="synthesis.sample", expected=expected, remedy="lower the learning rate of the plan")
     return drawn
 
 

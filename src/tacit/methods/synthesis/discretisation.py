@@ -71,20 +71,16 @@ class Discretisation:
         declared = bool(self.provenance.strip()) == bool(self.edges)
         check("provenance", self.provenance, declared, "a sentence that says where public rows come from, if any do")
         if isinstance(self.spec.observation, Box) and self.spec.difference is None:
-            raise DataError(
-                "the typical size of a step is not declared",
-                where="Discretisation",
-                expected="in the spec a step for each number of the observation (in Python difference=)",
-                remedy="declare it, and import the records again",
-            )
+            what = "the typical size of a step is not declared"
+            expected = "in the spec a step for each number of the observation (in Python difference=)"
+            remedy = "declare it, and import the records again"
+            raise DataError(what, where="Discretisation", expected=expected, remedy=remedy)
         ends = [(edges[0], edges[-1]) for _, _, edges in self._continuous()]
         if self.edges and [(edges[0], edges[-1]) for edges in self.edges] != ends:
-            raise DataError(
-                "the edges do not span the public bounds",
-                where="Discretisation",
-                expected=f"edges of {len(ends)} continuous columns, from bound to bound",
-                remedy="build it with Discretisation.from_public",
-            )
+            what = "the edges do not span the public bounds"
+            expected = f"edges of {len(ends)} continuous columns, from bound to bound"
+            remedy = "build it with Discretisation.from_public"
+            raise DataError(what, where="Discretisation", expected=expected, remedy=remedy)
 
     @classmethod
     def from_public(

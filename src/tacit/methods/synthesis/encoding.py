@@ -81,12 +81,10 @@ class Encoder:
         fits &= not knots or (len(knots) == len(SCORES) and _rising(knots))
         fits &= not self.atoms or (len(self.atoms) == self._numbers and all(map(_rising, self.atoms)))
         if not fits or not all(map(math.isfinite, self.center + self.scale + knots + numbers)) or min(self.scale) <= 0:
-            raise DataError(
-                "the constants do not fit the public spec",
-                where="Encoder",
-                expected=f"{self.size} finite centers and positive scales",
-                remedy="build it with Encoder.from_bounds or Encoder.from_public",
-            )
+            what = "the constants do not fit the public spec"
+            expected = f"{self.size} finite centers and positive scales"
+            remedy = "build it with Encoder.from_bounds or Encoder.from_public"
+            raise DataError(what, where="Encoder", expected=expected, remedy=remedy)
 
     @classmethod
     def from_bounds(cls, spec: PublicSpec) -> Encoder:
@@ -96,12 +94,10 @@ class Encoder:
             DataError: the observation is a Box and `spec.difference` is not declared.
         """
         if isinstance(spec.observation, Box) and spec.difference is None:
-            raise DataError(
-                "the typical size of a step is not declared",
-                where="Encoder.from_bounds",
-                expected="in the spec a step for each number of the observation (in Python difference=)",
-                remedy="declare it and import again, or name --public records, whose steps count (Encoder.from_public)",
-            )
+            what = "the typical size of a step is not declared"
+            expected = "in the spec a step for each number of the observation (in Python difference=)"
+            remedy = "declare it and import again, or name --public records, whose steps count (Encoder.from_public)"
+            raise DataError(what, where="Encoder.from_bounds", expected=expected, remedy=remedy)
         return cls._from_blocks(spec, _uniform(spec.observation), _difference(spec))
 
     @classmethod

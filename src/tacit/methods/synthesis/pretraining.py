@@ -73,12 +73,9 @@ def pretrain(
     """
     config = plan.pretraining
     if (config is None) != (columns is None):
-        raise DataError(
-            "public rows and plan.pretraining do not go together",
-            where="synthesis.pretrain",
-            expected="both, or neither",
-            remedy="pass the rows that plan.pretraining declares, or pretraining=None without rows",
-        )
+        what, expected = "public rows and plan.pretraining do not go together", "both, or neither"
+        remedy = "pass the rows that plan.pretraining declares, or pretraining=None without rows"
+        raise DataError(what, where="synthesis.pretrain", expected=expected, remedy=remedy)
     where = torch_device(device, where="synthesis.pretrain")
     model = initial_model(plan, encoder, seed=seed).to(where)
     if config is None or columns is None:

@@ -280,12 +280,9 @@ class Raking:
     def require(self, spec: PublicSpec) -> None:
         """Raise a PlanError unless the bins were cut by these public bounds of the private data."""
         if self.discretisation.spec != spec:
-            raise PlanError(
-                "the histograms cut columns by other public bounds than the private data declare",
-                where="Raking",
-                expected="bins of the private data's own public spec",
-                remedy="build it with Raking.of(vault.spec)",
-            )
+            what = "the histograms cut columns by other public bounds than the private data declare"
+            expected, remedy = "bins of the private data's own public spec", "build it with Raking.of(vault.spec)"
+            raise PlanError(what, where="Raking", expected=expected, remedy=remedy)
 
     def words(self, sums: int | None) -> str:
         """The certificate's words for what the promise covers, of so many sums that were released (None: all)."""

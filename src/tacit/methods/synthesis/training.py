@@ -272,26 +272,19 @@ def starting_point(
     if start is None and plan.pretraining is None:
         start = random(Encoder.from_bounds(bounds))
     if start is None or start.provenance != declared:
-        raise PlanError(
-            "the starting point is not the pre-training that the plan declares",
-            where=f"{where}.fit",
-            expected=f"pretrained= with the provenance {declared!r}",
-            remedy=f"pass the result of {where}.pretrain(plan, ...) for this very plan",
-        )
+        what = "the starting point is not the pre-training that the plan declares"
+        expected = f"pretrained= with the provenance {declared!r}"
+        remedy = f"pass the result of {where}.pretrain(plan, ...) for this very plan"
+        raise PlanError(what, where=f"{where}.fit", expected=expected, remedy=remedy)
     if start.encoder.spec != bounds:
-        raise PlanError(
-            "the starting point encodes rows with other public bounds than the private data declare",
-            where=f"{where}.fit",
-            expected="an encoder of the private data's own public spec",
-            remedy="build the encoder from vault.spec",
-        )
+        what = "the starting point encodes rows with other public bounds than the private data declare"
+        expected, remedy = "an encoder of the private data's own public spec", "build the encoder from vault.spec"
+        raise PlanError(what, where=f"{where}.fit", expected=expected, remedy=remedy)
     if declared == "none" and start.encoder != Encoder.from_bounds(bounds):
-        raise PlanError(
-            "the encoder's constants come from rows that no pre-training declares",
-            where=f"{where}.fit",
-            expected="an encoder made from the bounds alone, where the plan has no pre-training",
-            remedy="use Encoder.from_bounds(vault.spec), or declare the public rows in plan.pretraining",
-        )
+        what = "the encoder's constants come from rows that no pre-training declares"
+        expected = "an encoder made from the bounds alone, where the plan has no pre-training"
+        remedy = "use Encoder.from_bounds(vault.spec), or declare the public rows in plan.pretraining"
+        raise PlanError(what, where=f"{where}.fit", expected=expected, remedy=remedy)
     return start
 
 
@@ -327,10 +320,6 @@ def load_pretrained(network: nn.Module, weights: Mapping[str, Tensor], *, where:
     if {name: value.shape for name, value in network.named_parameters()} != {
         name: value.shape for name, value in weights.items()
     }:
-        raise PlanError(
-            "the pre-trained weights are those of another network",
-            where=where,
-            expected=expected,
-            remedy="pre-train with the plan that is fine-tuned",
-        )
+        what = "the pre-trained weights are those of another network"
+        raise PlanError(what, where=where, expected=expected, remedy="pre-train with the plan that is fine-tuned")
     load_parameters(network, weights)

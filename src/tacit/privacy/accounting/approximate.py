@@ -74,12 +74,10 @@ def compose(leaves: Own) -> Responses:
         if leaf.epsilon > 0:
             steps[leaf.epsilon] = steps.get(leaf.epsilon, 0) + count
     if math.prod(count + 1 for count in steps.values()) > MAX_ATOMS:
-        raise AccountingError(
-            "too many mechanisms with proofs of their own are composed",
-            where="accounting",
-            expected=f"at most {MAX_ATOMS:,} different sums of their losses",
-            remedy="give them fewer steps or fewer different epsilons",
-        )
+        what = "too many mechanisms with proofs of their own are composed"
+        expected = f"at most {MAX_ATOMS:,} different sums of their losses"
+        remedy = "give them fewer steps or fewer different epsilons"
+        raise AccountingError(what, where="accounting", expected=expected, remedy=remedy)
     losses, logs = np.zeros(1), np.zeros(1)
     for epsilon, count in steps.items():
         true = np.arange(count + 1, dtype=np.float64)
@@ -130,12 +128,9 @@ def delta(leaves: Own, epsilon: float | Array) -> Array:
 def require(least: float, delta: float) -> None:
     """Raise an AccountingError where delta is below the one that the mechanisms' own proofs leave."""
     if delta < least:
-        raise AccountingError(
-            "delta is below that of the mechanism's own proof",
-            where="accounting",
-            expected=f"delta >= {least:g}",
-            remedy="choose a larger delta, or give the mechanism a smaller one",
-        )
+        what = "delta is below that of the mechanism's own proof"
+        expected, remedy = f"delta >= {least:g}", "choose a larger delta, or give the mechanism a smaller one"
+        raise AccountingError(what, where="accounting", expected=expected, remedy=remedy)
 
 
 def pessimistic(leaves: Own, interval: float) -> Any:

@@ -145,12 +145,8 @@ def calibrate(make_event: Callable[[float], Event], *, epsilon: float, delta: fl
 
     certified.check_delta(delta)
     if not 0 < epsilon <= MAX_EPSILON:
-        raise AccountingError(
-            "the target epsilon is out of range",
-            where="accounting.calibrate",
-            expected=f"0 < epsilon <= {MAX_EPSILON:g}",
-            remedy="choose another target",
-        )
+        what, expected = "the target epsilon is out of range", f"0 < epsilon <= {MAX_EPSILON:g}"
+        raise AccountingError(what, where="accounting.calibrate", expected=expected, remedy="choose another target")
 
     def excess(log_sigma: float, goal: float) -> float:
         return math.log(
@@ -186,9 +182,5 @@ def round_up(value: float, digits: int) -> float:
 
 
 def _no_multiplier(what: str, remedy: str) -> AccountingError:
-    return AccountingError(
-        what,
-        where="accounting.calibrate",
-        expected=f"a multiplier between {MIN_NOISE_MULTIPLIER:g} and {MAX_NOISE_MULTIPLIER:g}",
-        remedy=remedy,
-    )
+    expected = f"a multiplier between {MIN_NOISE_MULTIPLIER:g} and {MAX_NOISE_MULTIPLIER:g}"
+    return AccountingError(what, where="accounting.calibrate", expected=expected, remedy=remedy)

@@ -49,12 +49,9 @@ def epsilon(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, st
     else:
         certified, check, _ = _certified(leaves, relation, delta)
     if certified > rule.largest:
-        raise AccountingError(
-            "the privacy loss is too large for the accountants to certify",
-            where="accounting.epsilon",
-            expected=f"epsilon <= {rule.largest:g}",
-            remedy="add noise, or plan the mechanism as non-private",
-        )
+        what = "the privacy loss is too large for the accountants to certify"
+        expected, remedy = f"epsilon <= {rule.largest:g}", "add noise, or plan the mechanism as non-private"
+        raise AccountingError(what, where="accounting.epsilon", expected=expected, remedy=remedy)
     with np.errstate(all="ignore"):
         looser = _CURVES[rule.family].ceiling if rule.family in _CURVES else accountants.renyi_epsilon
         ceiling = looser(leaves, relation, delta)
@@ -67,12 +64,8 @@ def delta(leaves: Leaves, relation: Relation, epsilon: float) -> float:
     rule = row(leaves, relation) if _private(leaves) else None
     largest = rule.largest if rule else MAX_LAPLACE_EPSILON
     if not 0 <= epsilon <= largest:
-        raise AccountingError(
-            "epsilon is out of range",
-            where="accounting.delta",
-            expected=f"0 <= epsilon <= {largest:g}",
-            remedy="ask for delta at another epsilon",
-        )
+        expected, remedy = f"0 <= epsilon <= {largest:g}", "ask for delta at another epsilon"
+        raise AccountingError("epsilon is out of range", where="accounting.delta", expected=expected, remedy=remedy)
     if rule is None:
         return 1.0
     if rule.family == "own":
@@ -164,12 +157,8 @@ def smallest_stated(leaves: Leaves, relation: Relation) -> float:
 
 def check_delta(delta: float) -> None:
     if not 0 < delta < 1:
-        raise AccountingError(
-            "delta is out of range",
-            where="accounting",
-            expected="0 < delta < 1",
-            remedy="choose delta well below 1 / population",
-        )
+        expected, remedy = "0 < delta < 1", "choose delta well below 1 / population"
+        raise AccountingError("delta is out of range", where="accounting", expected=expected, remedy=remedy)
 
 
 # Certified figures from a pessimistic grid, refined until an independent computation agrees; else a refusal.
@@ -186,12 +175,9 @@ def refined_epsilon(leaves: Leaves, relation: Relation, delta: float, check_at: 
     slack = accountants.float_slack(leaves)
     approximate.require(approximate.own_delta(leaves), delta)
     if delta < smallest_delta(leaves):
-        raise AccountingError(
-            "delta is smaller than float64 transforms resolve for so many steps",
-            where="accounting",
-            expected=f"delta >= {smallest_delta(leaves):.1e}",
-            remedy="choose a larger delta or fewer steps",
-        )
+        what = "delta is smaller than float64 transforms resolve for so many steps"
+        expected, remedy = f"delta >= {smallest_delta(leaves):.1e}", "choose a larger delta or fewer steps"
+        raise AccountingError(what, where="accounting", expected=expected, remedy=remedy)
     best = (math.inf, None)
     try:
         with np.errstate(all="ignore"):
@@ -203,12 +189,10 @@ def refined_epsilon(leaves: Leaves, relation: Relation, delta: float, check_at: 
                 if _tight(best[0], check):
                     break
     except (ArithmeticError, ValueError) as error:
-        raise AccountingError(
-            f"float64 arithmetic breaks down ({type(error).__name__})",
-            where="accounting",
-            expected="a mechanism whose privacy loss is moderate",
-            remedy="add noise, or plan the mechanism as non-private",
-        ) from error
+        what = f"float64 arithmetic breaks down ({type(error).__name__})"
+        expected = "a mechanism whose privacy loss is moderate"
+        remedy = "add noise, or plan the mechanism as non-private"
+        raise AccountingError(what, where="accounting", expected=expected, remedy=remedy) from error
     return best[0], check, best[1]
 
 
@@ -237,12 +221,9 @@ def agree(certified: float, check: float, ceiling: float) -> None:
     """Refuse a certified epsilon that its check or a looser theory contradicts."""
     below, above = 1e-3 * certified + 1e-4, 5e-3 * certified + 5e-4
     if not (check - below <= certified <= min(check, ceiling) + above):
-        raise AccountingError(
-            f"the accountants disagree (certified {certified:.5g}, check {check:.5g}, ceiling {ceiling:.5g})",
-            where="accounting",
-            expected="agreement within 0.5 %",
-            remedy="change the noise, the rate or delta: no figure is certified here",
-        )
+        what = f"the accountants disagree (certified {certified:.5g}, check {check:.5g}, ceiling {ceiling:.5g})"
+        expected, remedy = "agreement within 0.5 %", "change the noise, the rate or delta: no figure is certified here"
+        raise AccountingError(what, where="accounting", expected=expected, remedy=remedy)
 
 
 def _tight(certified: float, check: float) -> bool:

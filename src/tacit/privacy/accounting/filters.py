@@ -35,12 +35,9 @@ class RdpOrder:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.order) and self.order > 1):
-            raise PlanError(
-                "the Rényi order is not a finite number above 1",
-                where="RdpOrder",
-                expected="an order such as 16.0",
-                remedy="choose the order for which the planned releases convert to the smallest epsilon",
-            )
+            what, expected = "the Rényi order is not a finite number above 1", "an order such as 16.0"
+            remedy = "choose the order for which the planned releases convert to the smallest epsilon"
+            raise PlanError(what, where="RdpOrder", expected=expected, remedy=remedy)
         object.__setattr__(self, "order", float(self.order))
 
 
@@ -206,12 +203,9 @@ def _exact(charge: Charge, composition: Composition) -> tuple[Fraction, Fraction
     if composition == "sum":
         return written(charge.epsilon), written(charge.delta)
     if charge.rdp is None or not math.isfinite(charge.rdp):
-        raise PlanError(
-            "the plan has no finite Rényi bound",
-            where="Ledger.reserve",
-            expected=f"rdp= at order {composition.order!r}, because the ledger composes by RDP at that order",
-            remedy="pass the plan's Rényi bound, or use a ledger with composition='sum'",
-        )
+        expected = f"rdp= at order {composition.order!r}, because the ledger composes by RDP at that order"
+        remedy = "pass the plan's Rényi bound, or use a ledger with composition='sum'"
+        raise PlanError("the plan has no finite Rényi bound", where="Ledger.reserve", expected=expected, remedy=remedy)
     return written(charge.rdp), written(charge.delta)
 
 

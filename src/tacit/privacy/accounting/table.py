@@ -198,10 +198,8 @@ def row(leaves: Leaves, relation: Relation) -> Row:
     """The row of the leaves under the relation."""
     pair = (kind(leaves), relation)
     if pair not in TABLE:
-        raise AccountingError(
-            f"no certified bound exists for the pair {pair}" if leaves else "the event has no steps",
-            where="accounting",
-            expected="one of " + ", ".join(f"({mechanism}, {under})" for mechanism, under in TABLE),
-            remedy="describe the mechanism with events that the table knows",
-        )
+        what = f"no certified bound exists for the pair {pair}" if leaves else "the event has no steps"
+        expected = "one of " + ", ".join(f"({mechanism}, {under})" for mechanism, under in TABLE)
+        remedy = "describe the mechanism with events that the table knows"
+        raise AccountingError(what, where="accounting", expected=expected, remedy=remedy)
     return TABLE[pair]  # type: ignore[index]

@@ -253,12 +253,10 @@ def _require_plain(value: object, depth: int, left: list[int], *, lines: bool) -
     items: list[tuple[object, bool]] = []
     if isinstance(value, str):
         if not plain_text.plain(value, lines=lines):
-            raise CertificateError(
-                f"the text {plain_text.escaped(value[:80])!r} is not plain",
-                where="Certificate.from_json",
-                expected="characters that are seen as they are: no control or format characters, no half surrogates",
-                remedy="use the certificate as tacit wrote it",
-            )
+            what = f"the text {plain_text.escaped(value[:80])!r} is not plain"
+            expected = "characters that are seen as they are: no control or format characters, no half surrogates"
+            remedy = "use the certificate as tacit wrote it"
+            raise CertificateError(what, where="Certificate.from_json", expected=expected, remedy=remedy)
     elif isinstance(value, bool) or value is None:
         pass
     elif isinstance(value, float):
@@ -274,11 +272,9 @@ def _require_plain(value: object, depth: int, left: list[int], *, lines: bool) -
     else:
         good = False
     if not good:
-        raise CertificateError(
-            "a value is no finite JSON value, is nested too deeply, or there are too many",
-            where="Certificate.from_json",
-            expected=f"{MAX_VALUES:,} values of JSON at depth {_MAX_DEPTH} at most, no NaN, no infinity (write 'inf')",
-            remedy="use the certificate as tacit wrote it",
-        )
+        what = "a value is no finite JSON value, is nested too deeply, or there are too many"
+        expected = f"{MAX_VALUES:,} values of JSON at depth {_MAX_DEPTH} at most, no NaN, no infinity (write 'inf')"
+        remedy = "use the certificate as tacit wrote it"
+        raise CertificateError(what, where="Certificate.from_json", expected=expected, remedy=remedy)
     for item, in_lines in items:
         _require_plain(item, depth + 1, left, lines=in_lines)

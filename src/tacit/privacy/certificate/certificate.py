@@ -335,12 +335,9 @@ def _require(holds: bool, field: str, what: str) -> None:
 
 
 def _edited(field: str, what: str) -> CertificateError:
-    return CertificateError(
-        f"the field {field!r} {what}",
-        where="Certificate.verify",
-        expected="a certificate that recomputes from its own event",
-        remedy="do not rely on it; ask its author for the original",
-    )
+    expected = "a certificate that recomputes from its own event"
+    remedy = "do not rely on it; ask its author for the original"
+    return CertificateError(f"the field {field!r} {what}", where="Certificate.verify", expected=expected, remedy=remedy)
 
 
 @functools.cache

@@ -101,12 +101,10 @@ def require_few_kinds(leaves: Leaves) -> None:
     """Refuse an event that whoever verifies its certificate could not price in seconds."""
     dear = [leaf for leaf, _ in leaves if isinstance(leaf, _DEAR)]
     if len(leaves) > MOST_KINDS or len(dear) > MOST_DEAR:
-        raise AccountingError(
-            f"an event with {len(dear)} kinds of sampled or Laplace steps, and {len(leaves)} in all",
-            where="event",
-            expected=f"at most {MOST_DEAR}, and {MOST_KINDS} in all",
-            remedy="give steps the same rate and the same noise",
-        )
+        what = f"an event with {len(dear)} kinds of sampled or Laplace steps, and {len(leaves)} in all"
+        expected = f"at most {MOST_DEAR}, and {MOST_KINDS} in all"
+        remedy = "give steps the same rate and the same noise"
+        raise AccountingError(what, where="event", expected=expected, remedy=remedy)
 
 
 def require_epsilon(unit: Unit, event: Event, fields: Fields) -> None:
@@ -114,12 +112,9 @@ def require_epsilon(unit: Unit, event: Event, fields: Fields) -> None:
     assert unit.relation is not None
     bound = accounting.epsilon(event, delta=fields["delta"], relation=unit.relation)
     for path in differences(fields, {"epsilon": _up(bound.epsilon)}, ""):
-        raise CertificateError(
-            f"the field {path!r} does not recompute",
-            where="Certificate.verify",
-            expected="a certificate that recomputes from its own event",
-            remedy="do not rely on it; ask its author for the original",
-        )
+        what, expected = f"the field {path!r} does not recompute", "a certificate that recomputes from its own event"
+        remedy = "do not rely on it; ask its author for the original"
+        raise CertificateError(what, where="Certificate.verify", expected=expected, remedy=remedy)
 
 
 def _total(releases: Sequence[Fields], unit: Unit) -> dict[str, Any]:
@@ -189,12 +184,9 @@ def parts_of(stated: Sequence[Fields]) -> list[Part]:
         try:
             parts.append(part_of(entry))
         except PlanError as error:
-            raise CertificateError(
-                f"the field 'parts[{i}]' states no part of tacit's: {error.what}",
-                where="Certificate.verify",
-                expected=error.expected,
-                remedy="do not rely on it; ask its author for the original",
-            ) from error
+            what = f"the field 'parts[{i}]' states no part of tacit's: {error.what}"
+            expected, remedy = error.expected, "do not rely on it; ask its author for the original"
+            raise CertificateError(what, where="Certificate.verify", expected=expected, remedy=remedy) from error
     return parts
 
 

@@ -135,23 +135,18 @@ def checked_losses(losses: Tensor, units: int) -> Tensor:
     """`losses`, if it is one differentiable loss a unit."""
     if losses.shape != (units,) or not losses.dtype.is_floating_point or not losses.requires_grad:
         kind = "that depend on the parameters" if losses.requires_grad else "cut off from the parameters"
-        raise MechanismError(
-            f"the loss returned {losses.dim()} axes, {losses.dtype}, {kind}",
-            where="loss",
-            expected="one differentiable loss a unit, shape [units]",
-            remedy="average over a unit's rows inside the loss, and do not detach",
-        )
+        what = f"the loss returned {losses.dim()} axes, {losses.dtype}, {kind}"
+        expected = "one differentiable loss a unit, shape [units]"
+        remedy = "average over a unit's rows inside the loss, and do not detach"
+        raise MechanismError(what, where="loss", expected=expected, remedy=remedy)
     return losses
 
 
 def refused(parameter: str, what: str, kind: type[MechanismError] = Unsuited) -> MechanismError:
     """The error of a parameter whose per-unit gradient cannot be known."""
-    return kind(
-        f"the parameter {what}",
-        where=parameter,
-        expected="every trainable parameter in exactly one call of its layer a step, on rows laid out unit by unit",
-        remedy="give each use its own layer, freeze what is unused, expand shared rows per unit (or use Table)",
-    )
+    expected = "every trainable parameter in exactly one call of its layer a step, on rows laid out unit by unit"
+    remedy = "give each use its own layer, freeze what is unused, expand shared rows per unit (or use Table)"
+    return kind(f"the parameter {what}", where=parameter, expected=expected, remedy=remedy)
 
 
 def _differentiate(losses: Tensor, weights: Tensor, inputs: list[Tensor]) -> tuple[Tensor | None, ...]:
@@ -239,12 +234,10 @@ def dense_contribution(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor])
     else:
         return Dense({name.removeprefix("model."): gradient for name, gradient in gradients.items()})
     kinds = sorted({type(m).__name__ for m in model.modules() if any(True for _ in m.parameters(recurse=False))})
-    raise MechanismError(
-        f"per-unit gradients of {', '.join(kinds)} cannot be computed by torch.func.vmap ({failure})",
-        where="model",
-        expected="layers and a loss without data-dependent control flow or in-place statistics",
-        remedy="build the model from Linear, LayerNorm, Embedding and Table, or make it run under torch.func.vmap",
-    )
+    what = f"per-unit gradients of {', '.join(kinds)} cannot be computed by torch.func.vmap ({failure})"
+    expected = "layers and a loss without data-dependent control flow or in-place statistics"
+    remedy = "build the model from Linear, LayerNorm, Embedding and Table, or make it run under torch.func.vmap"
+    raise MechanismError(what, where="model", expected=expected, remedy=remedy)
 
 
 def bytes_of_one_unit(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) -> int:

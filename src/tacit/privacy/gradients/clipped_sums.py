@@ -42,12 +42,10 @@ def require_unwatched(model: nn.Module) -> None:
     modules = (getattr(module, name, None) for module in model.modules() for name in _HOOKS)
     tensors = (getattr(tensor, name, None) for tensor in model.parameters() for name in _TENSOR_HOOKS)
     if everywhere or any(modules) or any(tensors):
-        raise MechanismError(
-            "the model has hooks, which would see private rows",
-            where="noisy_gradient",
-            expected="a model that nobody watches, as a profiler or logger does",
-            remedy="remove the hooks (handle.remove()) before the mechanism is called",
-        )
+        what = "the model has hooks, which would see private rows"
+        expected = "a model that nobody watches, as a profiler or logger does"
+        remedy = "remove the hooks (handle.remove()) before the mechanism is called"
+        raise MechanismError(what, where="noisy_gradient", expected=expected, remedy=remedy)
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -55,16 +53,13 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, parameter in parameters.items():
         if parameter.dtype != torch.float32 or isinstance(parameter, nn.UninitializedParameter):
-            raise MechanismError(
-                f"the parameter is {parameter.dtype}, or not initialised yet",
-                where=name,
-                expected="initialised float32 parameters: coarser rounding exceeds the slack of the clip",
-                remedy="call model.float() and run lazy modules once on public rows; autocast inside the loss is fine",
-            )
+            what = f"the parameter is {parameter.dtype}, or not initialised yet"
+            expected = "initialised float32 parameters: coarser rounding exceeds the slack of the clip"
+            remedy = "call model.float() and run lazy modules once on public rows; autocast inside the loss is fine"
+            raise MechanismError(what, where=name, expected=expected, remedy=remedy)
     if not parameters:
-        raise MechanismError(
-            "no parameter requires a gradient", where="model", expected="at least one", remedy="unfreeze a layer"
-        )
+        what, expected = "no parameter requires a gradient", "at least one"
+        raise MechanismError(what, where="model", expected=expected, remedy="unfreeze a layer")
     return parameters
 
 
@@ -88,12 +83,10 @@ def require_apart(model: nn.Module) -> None:
         )
     devices = {"cpu", next(model.parameters()).device.type}
     if any(torch.is_autocast_enabled(device) for device in devices):
-        raise MechanismError(
-            "autocast is on around the mechanism",
-            where="torch.autocast",
-            expected="gradients in float32: coarser rounding exceeds the slack of the clip",
-            remedy="leave the autocast region; use autocast inside the loss for speed",
-        )
+        what = "autocast is on around the mechanism"
+        expected = "gradients in float32: coarser rounding exceeds the slack of the clip"
+        remedy = "leave the autocast region; use autocast inside the loss for speed"
+        raise MechanismError(what, where="torch.autocast", expected=expected, remedy=remedy)
     for name, module in model.named_modules():
         kind = type(module).__name__
         if isinstance(module, _NormBase):
@@ -111,12 +104,9 @@ def require_apart(model: nn.Module) -> None:
 
 def mixing(name: str, what: str) -> MechanismError:
     """The error of a layer that does not treat every unit on its own."""
-    return MechanismError(
-        what,
-        where=name or "model",
-        expected="layers that treat every unit on its own and keep nothing",
-        remedy="use LayerNorm or GroupNorm, drop the option, or put the layer in eval mode",
-    )
+    expected = "layers that treat every unit on its own and keep nothing"
+    remedy = "use LayerNorm or GroupNorm, drop the option, or put the layer in eval mode"
+    return MechanismError(what, where=name or "model", expected=expected, remedy=remedy)
 
 
 # A torch generator for an objective's draws, as secret as the noise.
@@ -294,12 +284,10 @@ def assign_gradient(model: nn.Module, flat: Tensor) -> None:
     sizes = [p.numel() for p in parameters.values()]
     fits = flat.shape == (sum(sizes),) and flat.dtype == torch.float32 and flat.device == first.device
     if not fits or not flat.is_contiguous() or flat.requires_grad:
-        raise MechanismError(
-            f"a flat vector of shape {tuple(flat.shape)}, {flat.dtype}",
-            where="flat gradient",
-            expected=f"[{sum(sizes)}], float32, contiguous, on {first.device}, without a gradient of its own",
-            remedy="allocate one entry a trainable parameter coordinate",
-        )
+        what = f"a flat vector of shape {tuple(flat.shape)}, {flat.dtype}"
+        expected = f"[{sum(sizes)}], float32, contiguous, on {first.device}, without a gradient of its own"
+        remedy = "allocate one entry a trainable parameter coordinate"
+        raise MechanismError(what, where="flat gradient", expected=expected, remedy=remedy)
     for parameter, gradient in zip(parameters.values(), torch.split(flat, sizes), strict=True):
         parameter.grad = gradient.view(parameter.shape)
 
@@ -365,12 +353,10 @@ def _bytes_a_unit(
 def _second_axis(rows: Mapping[str, Tensor]) -> int:
     sizes = {tensor.shape[1] for tensor in rows.values() if tensor.dim() > 1}
     if len(sizes) != 1:
-        raise MechanismError(
-            "the rows have no common second axis, along which units could be divided",
-            where="clipped_sum(rows)",
-            expected="tensors [units, L, ...] or [units], where the objective has shares",
-            remedy="give every tensor, random draws included, one entry a fragment",
-        )
+        what = "the rows have no common second axis, along which units could be divided"
+        expected = "tensors [units, L, ...] or [units], where the objective has shares"
+        remedy = "give every tensor, random draws included, one entry a fragment"
+        raise MechanismError(what, where="clipped_sum(rows)", expected=expected, remedy=remedy)
     return sizes.pop()
 
 
@@ -426,12 +412,9 @@ def _identity(loss: Loss) -> Hashable:
 def _units(rows: Mapping[str, Tensor]) -> int:
     sizes = {tensor.shape[0] if tensor.dim() else -1 for tensor in rows.values()}
     if len(sizes) != 1 or -1 in sizes:
-        raise MechanismError(
-            "the rows have no common leading axis",
-            where="clipped_sum(rows)",
-            expected="tensors [units, ...]",
-            remedy="give every tensor, random draws included, one leading entry a unit",
-        )
+        what = "the rows have no common leading axis"
+        expected, remedy = "tensors [units, ...]", "give every tensor, random draws included, one leading entry a unit"
+        raise MechanismError(what, where="clipped_sum(rows)", expected=expected, remedy=remedy)
     return sizes.pop()
 
 

@@ -43,12 +43,9 @@ TINY: Final = 2.0**-126
 def checked_clip(clip: float) -> float:
     """`clip`, if it is a finite bound."""
     if not (math.isfinite(clip) and clip >= 0):
-        raise MechanismError(
-            f"clip is {clip}",
-            where="clip",
-            expected="a finite bound of at least 0 on the norm of one unit's contribution",
-            remedy="declare a public clip; a large finite one hardly ever clips",
-        )
+        what, expected = f"clip is {clip}", "a finite bound of at least 0 on the norm of one unit's contribution"
+        remedy = "declare a public clip; a large finite one hardly ever clips"
+        raise MechanismError(what, where="clip", expected=expected, remedy=remedy)
     return float(clip)
 
 
@@ -157,10 +154,6 @@ def _factors(vectors: npt.NDArray[np.float64], clip: float) -> npt.NDArray[np.fl
 def _rows(contributions: npt.ArrayLike) -> npt.NDArray[np.float64]:
     vectors = np.asarray(contributions, np.float64)
     if vectors.ndim != 2:
-        raise MechanismError(
-            f"contributions of shape {vectors.shape}",
-            where="clip_rows",
-            expected="[units, d]",
-            remedy="return one vector a unit",
-        )
+        what, expected = f"contributions of shape {vectors.shape}", "[units, d]"
+        raise MechanismError(what, where="clip_rows", expected=expected, remedy="return one vector a unit")
     return vectors

@@ -46,12 +46,9 @@ def save(path: Path, tensors: dict[str, Tensor], *, plan_id: str, ledger: Ledger
     except (OSError, SafetensorError) as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise FileError(
-            "the checkpoint could not be written",
-            where=str(path),
-            expected="a writable folder with free space",
-            remedy="free some space and resume: the last whole checkpoint is still there",
-        ) from error
+        what, expected = "the checkpoint could not be written", "a writable folder with free space"
+        remedy = "free some space and resume: the last whole checkpoint is still there"
+        raise FileError(what, where=str(path), expected=expected, remedy=remedy) from error
 
 
 def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
@@ -71,19 +68,13 @@ def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
         if _digest(tensors) != meta["sha256"]:  # such as blocks that a disk lost behind a name that it kept
             raise ValueError("another content than was written")
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise FileError(
-            "the checkpoint is truncated or of another kind",
-            where=str(path),
-            expected="a checkpoint written by tacit",
-            remedy="delete it to start again with the steps that are left in the plan",
-        ) from error
+        what, expected = "the checkpoint is truncated or of another kind", "a checkpoint written by tacit"
+        remedy = "delete it to start again with the steps that are left in the plan"
+        raise FileError(what, where=str(path), expected=expected, remedy=remedy) from error
     if of != (plan_id, ledger.dataset_id):
-        raise LedgerError(
-            "the checkpoint belongs to another plan or another dataset's ledger",
-            where=str(path),
-            expected=f"plan {plan_id}",
-            remedy="resume with the plan and the ledger that began the run",
-        )
+        what = "the checkpoint belongs to another plan or another dataset's ledger"
+        expected, remedy = f"plan {plan_id}", "resume with the plan and the ledger that began the run"
+        raise LedgerError(what, where=str(path), expected=expected, remedy=remedy)
     ledger.require(head)
     return tensors
 

@@ -188,12 +188,10 @@ class Ledger:
                 "rdp": None if charge.rdp is None else repr(charge.rdp),
             }
         except (TypeError, ValueError) as error:
-            raise PlanError(
-                "the plan's description or parts are not plain JSON values",
-                where=f"Ledger.reserve({plan_id!r})",
-                expected="a dict of texts, finite numbers, booleans, lists and dicts, and whole numbers of steps",
-                remedy="describe the plan by its public parameters",
-            ) from error
+            what = "the plan's description or parts are not plain JSON values"
+            expected = "a dict of texts, finite numbers, booleans, lists and dicts, and whole numbers of steps"
+            remedy = "describe the plan by its public parameters"
+            raise PlanError(what, where=f"Ledger.reserve({plan_id!r})", expected=expected, remedy=remedy) from error
         with self._held():
             reservation = self._state.plans.get(plan_id)
             if reservation is None:
@@ -203,12 +201,10 @@ class Ledger:
                 or dict(reservation.parts) != payload["parts"]
                 or _above(charge, reservation.charge)
             ):
-                raise PlanError(
-                    f"plan {plan_id!r} is not the one that was reserved",
-                    where="Ledger.reserve",
-                    expected="the same description, parts and cost",
-                    remedy="undo the edit, or reserve the edited plan under a new id (it is charged again)",
-                )
+                what = f"plan {plan_id!r} is not the one that was reserved"
+                expected = "the same description, parts and cost"
+                remedy = "undo the edit, or reserve the edited plan under a new id (it is charged again)"
+                raise PlanError(what, where="Ledger.reserve", expected=expected, remedy=remedy)
 
     def claim(self, plan_id: str, part: str, count: int) -> range:
         """Take the next steps of a part for good; they may run once this returns, and never again.
@@ -270,12 +266,10 @@ class Ledger:
         """
         with self._held():
             if all(entry.hash != head for entry in self._entries):
-                raise LedgerError(
-                    "the ledger does not contain the head that was required of it",
-                    where=str(self._store.path),
-                    expected="the ledger that the checkpoint or certificate was made with, at least as new",
-                    remedy="put the newest copy of that ledger back; an older one would run claimed steps again",
-                )
+                what = "the ledger does not contain the head that was required of it"
+                expected = "the ledger that the checkpoint or certificate was made with, at least as new"
+                remedy = "put the newest copy of that ledger back; an older one would run claimed steps again"
+                raise LedgerError(what, where=str(self._store.path), expected=expected, remedy=remedy)
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""
@@ -324,40 +318,28 @@ class Ledger:
         return f"Ledger({str(self._store.path)!r}: {spent} spent; {unit.name}, {unit.relation}, {unit.size:,})"
 
     def __reduce__(self) -> NoReturn:
-        raise LedgerError(
-            "a ledger cannot be pickled or copied",
-            where="Ledger",
-            expected="one object in one process",
-            remedy="pass its path, and open it in the process that uses it",
-        )
+        expected, remedy = "one object in one process", "pass its path, and open it in the process that uses it"
+        raise LedgerError("a ledger cannot be pickled or copied", where="Ledger", expected=expected, remedy=remedy)
 
     def _create(self, unit: Unit | None, epsilon: float | None, delta: float | None, composition: Composition) -> None:
         if unit is None or epsilon is None or delta is None:
-            raise PlanError(
-                "there is no ledger yet, and its unit or budget is missing",
-                where=str(self._store.path),
-                expected="unit=, epsilon= and delta= to create one",
-                remedy="declare the unit and the whole budget of the dataset, or check the path",
-            )
+            what = "there is no ledger yet, and its unit or budget is missing"
+            expected = "unit=, epsilon= and delta= to create one"
+            remedy = "declare the unit and the whole budget of the dataset, or check the path"
+            raise PlanError(what, where=str(self._store.path), expected=expected, remedy=remedy)
         terms = Terms(secrets.token_hex(16), unit, epsilon, delta, composition)
         if self._store.lock.head is not None:
-            raise LedgerError(
-                "the ledger is gone, but a head is recorded beside it",
-                where=str(self._store.path),
-                expected="the ledger that was here",
-                remedy="put it back; only if these are other records, remove the .lock file too",
-            )
+            what, expected = "the ledger is gone, but a head is recorded beside it", "the ledger that was here"
+            remedy = "put it back; only if these are other records, remove the .lock file too"
+            raise LedgerError(what, where=str(self._store.path), expected=expected, remedy=remedy)
         self._store.create(LedgerState().next_entry("create", terms.payload(), _now()))
 
     def _match(self, **given: Unit | float | Composition | None) -> None:
         for name, value in given.items():
             if value is not None and value != getattr(self, name):
-                raise LedgerError(
-                    f"the ledger is bound to another {name}",
-                    where=str(self._store.path),
-                    expected=f"{name}={getattr(self, name)!r}",
-                    remedy="use what it was created with; a ledger never changes what it promises",
-                )
+                what, expected = f"the ledger is bound to another {name}", f"{name}={getattr(self, name)!r}"
+                remedy = "use what it was created with; a ledger never changes what it promises"
+                raise LedgerError(what, where=str(self._store.path), expected=expected, remedy=remedy)
 
     def _reload(self) -> None:
         self._fresh = False

@@ -127,12 +127,9 @@ class Register:
             LedgerError: the line could not be made durable; nobody may be served.
         """
         if operator.index(most) < 1 or not all(isinstance(person, str) for person in people):
-            raise PlanError(
-                "the cap is below 1, or an id is not text",
-                where="Register.reserve",
-                expected="most >= 1 and text ids",
-                remedy="pass participations= of the plan, and each person's id as a str",
-            )
+            what, expected = "the cap is below 1, or an id is not text", "most >= 1 and text ids"
+            remedy = "pass participations= of the plan, and each person's id as a str"
+            raise PlanError(what, where="Register.reserve", expected=expected, remedy=remedy)
         with MUTEX:
             self._check()
             before = self._counts.get(plan_id, Counter())
@@ -195,12 +192,8 @@ class Register:
         return f"Register({str(self.path)!r})"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise LedgerError(
-            "a register cannot be pickled or copied",
-            where="Register",
-            expected="one object in one process",
-            remedy="pass its path and key, and open it in the process that uses it",
-        )
+        expected, remedy = "one object in one process", "pass its path and key, and open it in the process that uses it"
+        raise LedgerError("a register cannot be pickled or copied", where="Register", expected=expected, remedy=remedy)
 
     # -- lines -----------------------------------------------------------------------------------------------------
 

@@ -65,12 +65,9 @@ def link(previous: str, seq: int, time: str, kind: str, text: str) -> str:
 
 def broken(what: str) -> LedgerError:
     """The error of a ledger whose content cannot be trusted."""
-    return LedgerError(
-        what,
-        where="ledger",
-        expected="entries as tacit wrote them, unedited and in order",
-        remedy="restore the newest copy of the ledger; do not go on with a damaged one",
-    )
+    expected = "entries as tacit wrote them, unedited and in order"
+    remedy = "restore the newest copy of the ledger; do not go on with a damaged one"
+    return LedgerError(what, where="ledger", expected=expected, remedy=remedy)
 
 
 FORMAT = 1
@@ -238,43 +235,28 @@ class LedgerState:
         """The reserved plan of that id, or a PlanError."""
         plan = self.plans.get(plan_id)
         if plan is None:
-            raise PlanError(
-                f"no plan {plan_id!r} is reserved",
-                where="Ledger",
-                expected="a plan that was reserved and not cancelled",
-                remedy="reserve the plan first",
-            )
+            what, expected = f"no plan {plan_id!r} is reserved", "a plan that was reserved and not cancelled"
+            raise PlanError(what, where="Ledger", expected=expected, remedy="reserve the plan first")
         return plan
 
     def left(self, plan_id: str, part: str) -> tuple[int, int]:
         """(claimed, steps) of one part, or a PlanError."""
         plan = self.plan(plan_id)
         if part not in plan.parts:
-            raise PlanError(
-                f"plan {plan_id!r} has no part {part!r}",
-                where="Ledger",
-                expected=f"one of {', '.join(plan.parts)}",
-                remedy="name a part of the reserved plan",
-            )
+            what, expected = f"plan {plan_id!r} has no part {part!r}", f"one of {', '.join(plan.parts)}"
+            raise PlanError(what, where="Ledger", expected=expected, remedy="name a part of the reserved plan")
         return plan.claimed[part], plan.parts[part]
 
     def block(self, plan_id: str, part: str, count: int) -> range:
         """The next claimable steps: at most `count`, at most 1 % of the part (rounded up), fewer at the end."""
         start, steps = self.left(plan_id, part)
         if count < 1:
-            raise PlanError(
-                "the number of steps to claim is below 1",
-                where="Ledger.claim",
-                expected="a whole number from 1",
-                remedy="claim at least one step",
-            )
+            what, expected = "the number of steps to claim is below 1", "a whole number from 1"
+            raise PlanError(what, where="Ledger.claim", expected=expected, remedy="claim at least one step")
         if start == steps:
-            raise PlanExhausted(
-                f"every step of part {part!r} of plan {plan_id!r} has been claimed",
-                where="Ledger.claim",
-                expected="a part with unclaimed steps",
-                remedy="a claimed step is never run again: reserve a new plan to continue",
-            )
+            what = f"every step of part {part!r} of plan {plan_id!r} has been claimed"
+            remedy = "a claimed step is never run again: reserve a new plan to continue"
+            raise PlanExhausted(what, where="Ledger.claim", expected="a part with unclaimed steps", remedy=remedy)
         return range(start, min(steps, start + min(count, largest_claim(steps))))
 
     def next_entry(self, kind: str, payload: Mapping[str, Any], time: str) -> Entry:
@@ -366,12 +348,9 @@ class LedgerState:
         plan_id = payload["plan"]
         plan = self.plan(plan_id)
         if any(plan.claimed.values()):
-            raise LedgerError(
-                f"plan {plan_id!r} has been touched",
-                where="Ledger.cancel",
-                expected="a plan of which no step was claimed",
-                remedy="it stays charged in full, because its releases cannot be taken back",
-            )
+            what, expected = f"plan {plan_id!r} has been touched", "a plan of which no step was claimed"
+            remedy = "it stays charged in full, because its releases cannot be taken back"
+            raise LedgerError(what, where="Ledger.cancel", expected=expected, remedy=remedy)
         balance = self.balance.minus(plan.charge, alone(plan.folds))
         return replace(self, plans=self.plans.drop(plan_id), balance=balance)
 

@@ -76,19 +76,12 @@ class WriterLock:
     def check(self) -> None:
         """Refuse use after `release`, and in a forked child, which shares its parent's handles."""
         if os.getpid() != self._pid:
-            raise LedgerError(
-                f"the {self._kind} was opened by another process",
-                where=str(self.path),
-                expected="the process that opened it",
-                remedy="open it after the fork, in one process only",
-            )
+            what = f"the {self._kind} was opened by another process"
+            expected, remedy = "the process that opened it", "open it after the fork, in one process only"
+            raise LedgerError(what, where=str(self.path), expected=expected, remedy=remedy)
         if not self._close.alive:
-            raise LedgerError(
-                f"the {self._kind} is closed",
-                where=str(self.path),
-                expected=f"an open {self._kind}",
-                remedy=f"open it again with {self._kind.title()}(...)",
-            )
+            expected, remedy = f"an open {self._kind}", f"open it again with {self._kind.title()}(...)"
+            raise LedgerError(f"the {self._kind} is closed", where=str(self.path), expected=expected, remedy=remedy)
 
     def release(self) -> None:
         """Let the next writer in; releasing twice does nothing."""
@@ -122,22 +115,15 @@ def refuse_network(path: Path, kind: str = "ledger") -> None:
         return  # not Linux: nothing known against it
     system = file_system(str(path), mounts)
     if system in _NETWORK:
-        raise LedgerError(
-            f"the {kind} would be on a network file system ({system})",
-            where=str(path),
-            expected="a local disk, because locks and flushes over a network do not keep their promise",
-            remedy=f"put the {kind} on a local disk",
-        )
+        what = f"the {kind} would be on a network file system ({system})"
+        expected = "a local disk, because locks and flushes over a network do not keep their promise"
+        raise LedgerError(what, where=str(path), expected=expected, remedy=f"put the {kind} on a local disk")
 
 
 def unwritable(path: Path, error: OSError) -> LedgerError:
     """The error of a folder in which the file cannot be created or locked."""
-    return LedgerError(
-        f"the folder cannot be written to ({error.strerror})",
-        where=str(path),
-        expected="an existing folder with permission to write",
-        remedy="create the folder or choose another one",
-    )
+    what, remedy = f"the folder cannot be written to ({error.strerror})", "create the folder or choose another one"
+    return LedgerError(what, where=str(path), expected="an existing folder with permission to write", remedy=remedy)
 
 
 def _record(head: str) -> str:
@@ -168,12 +154,10 @@ def real(path: str | os.PathLike[str], kind: str = "ledger") -> Path:
 
 
 def _no_plain_file(path: Path, kind: str) -> LedgerError:
-    return LedgerError(
-        "the file is a link, has several names (hard links) or is no plain file",
-        where=str(path),
-        expected=f"a plain file with one name beside the {kind}, as tacit makes it",
-        remedy=f"remove it if you did not make it, and ask for a plain copy of the {kind}",
-    )
+    what = "the file is a link, has several names (hard links) or is no plain file"
+    expected = f"a plain file with one name beside the {kind}, as tacit makes it"
+    remedy = f"remove it if you did not make it, and ask for a plain copy of the {kind}"
+    return LedgerError(what, where=str(path), expected=expected, remedy=remedy)
 
 
 def _take(path: Path, kind: str) -> int:
@@ -188,12 +172,10 @@ def _take(path: Path, kind: str) -> int:
         raise _no_plain_file(path, kind)
     if not _HEADS.fullmatch(os.read(lock, len(_record(GENESIS)) + 1)):
         os.close(lock)
-        raise LedgerError(
-            f"a file that is no lock of tacit has the name of the lock of the {kind}",
-            where=str(path),
-            expected="a file with nothing but the newest head, as tacit makes it",
-            remedy=f"choose another name for the {kind}; if the file is of no use, remove it",
-        )
+        what = f"a file that is no lock of tacit has the name of the lock of the {kind}"
+        expected = "a file with nothing but the newest head, as tacit makes it"
+        remedy = f"choose another name for the {kind}; if the file is of no use, remove it"
+        raise LedgerError(what, where=str(path), expected=expected, remedy=remedy)
     try:
         if sys.platform == "win32":
             os.lseek(lock, _LOCK_BYTE, os.SEEK_SET)
@@ -202,12 +184,8 @@ def _take(path: Path, kind: str) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
-        raise LedgerError(
-            f"the {kind} is in use",
-            where=str(path),
-            expected="one writer at a time",
-            remedy=f"wait for the other run to end, or close the {kind} there",
-        ) from error
+        expected, remedy = "one writer at a time", f"wait for the other run to end, or close the {kind} there"
+        raise LedgerError(f"the {kind} is in use", where=str(path), expected=expected, remedy=remedy) from error
     return lock
 
 
@@ -298,12 +276,9 @@ class Store:
             entries = _load(connection)
         recorded = self.lock.head
         if recorded is not None and all(entry.hash != recorded for entry in entries):
-            raise LedgerError(
-                "the ledger is older than the head recorded beside it",
-                where=str(self.path),
-                expected="the newest copy of the ledger",
-                remedy="put the newest copy back; steps claimed since the older one must not run again",
-            )
+            what, expected = "the ledger is older than the head recorded beside it", "the newest copy of the ledger"
+            remedy = "put the newest copy back; steps claimed since the older one must not run again"
+            raise LedgerError(what, where=str(self.path), expected=expected, remedy=remedy)
         return entries
 
     def append(self, entry: Entry, *, after: str) -> None:
@@ -343,12 +318,8 @@ def read_entries(path: Path) -> list[Entry]:
     """The entries of a ledger file, without the lock and without writing to it."""
     # A transaction that a crash left half-done is undone on a private copy.
     if not path.is_file():
-        raise LedgerError(
-            "there is no ledger",
-            where=str(path),
-            expected="an existing ledger file",
-            remedy="check the path, or create the ledger with a unit and a budget",
-        )
+        expected, remedy = "an existing ledger file", "check the path, or create the ledger with a unit and a budget"
+        raise LedgerError("there is no ledger", where=str(path), expected=expected, remedy=remedy)
     _require_no_trick(path)
     try:
         with _sqlite(path), contextlib.closing(_connect(path, "ro")) as connection:
@@ -380,12 +351,10 @@ def _require_no_trick(path: Path) -> None:
             file.seek(-8, os.SEEK_END)
             named = file.read(8) == _JOURNAL
     if named or logs or any(version != 1 for version in versions):
-        raise LedgerError(
-            "the file comes with a journal that tacit did not write",
-            where=str(path),
-            expected="a ledger with a plain roll-back journal, or none",
-            remedy="do not open it; ask its author for a copy made while no run had it open",
-        )
+        what = "the file comes with a journal that tacit did not write"
+        expected = "a ledger with a plain roll-back journal, or none"
+        remedy = "do not open it; ask its author for a copy made while no run had it open"
+        raise LedgerError(what, where=str(path), expected=expected, remedy=remedy)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -435,9 +404,7 @@ def _sqlite(path: Path) -> Iterator[None]:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if isinstance(error, UnicodeDecodeError) or not f"{reason}".isprintable():
             reason = "its schema is damaged"
-        raise LedgerError(
-            f"the file cannot be used ({reason})",
-            where=str(path),
-            expected="an undamaged ledger on a disk with space left and permission to write",
-            remedy="free the disk or restore the newest copy, then open the ledger again; nothing half-done is kept",
-        ) from error
+        what = f"the file cannot be used ({reason})"
+        expected = "an undamaged ledger on a disk with space left and permission to write"
+        remedy = "free the disk or restore the newest copy, then open the ledger again; nothing half-done is kept"
+        raise LedgerError(what, where=str(path), expected=expected, remedy=remedy) from error

@@ -236,12 +236,10 @@ class AboveThreshold(_Prefixed):
         declared = self.floor.probability if isinstance(self.floor, PMin) else 0.0
         unknown = math.isnan(floor) and (self.source == "logs" or not declared)
         if not (unknown or declared <= floor <= 1 / self.actions):
-            raise MechanismError(
-                "the policies do not keep the declared floor",
-                where=self.name,
-                expected=f"a floor from {declared:g} to 1 / {self.actions}",
-                remedy="give them that floor, or use KappaStop, which needs none",
-            )
+            what = "the policies do not keep the declared floor"
+            expected = f"a floor from {declared:g} to 1 / {self.actions}"
+            remedy = "give them that floor, or use KappaStop, which needs none"
+            raise MechanismError(what, where=self.name, expected=expected, remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)

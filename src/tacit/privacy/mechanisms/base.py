@@ -336,12 +336,8 @@ def refused(what: str, expected: str) -> PlanError:
 def calibrated(sigma: float | None, name: str) -> float:
     """The noise multiplier, if there is one already."""
     if sigma is None:
-        raise PlanError(
-            f"{name} has no noise multiplier yet",
-            where="plan",
-            expected="a calibrated plan",
-            remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
-        )
+        expected, remedy = "a calibrated plan", "call plan.calibrate(unit=..., epsilon=..., delta=...)"
+        raise PlanError(f"{name} has no noise multiplier yet", where="plan", expected=expected, remedy=remedy)
     return sigma
 
 

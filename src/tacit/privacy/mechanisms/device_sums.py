@@ -442,11 +442,7 @@ def numbers_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.N
 def _each_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Bounded numbers in whole grid steps, towards 0 where they are bounded together: rounding lengthens no answer."""
     if vectors.ndim != 2 or vectors.shape[1] != part.size:
-        raise MechanismError(
-            f"answers of shape {vectors.shape}",
-            where=part.name,
-            expected=f"[units, {part.size}]",
-            remedy="declare in the plan how many numbers a person answers",
-        )
+        expected, remedy = f"[units, {part.size}]", "declare in the plan how many numbers a person answers"
+        raise MechanismError(f"answers of shape {vectors.shape}", where=part.name, expected=expected, remedy=remedy)
     steps = numbers_bounded(part, vectors) / part.bound * 2.0**GRID_BITS
     return (np.rint(steps) if part.most is None else np.trunc(steps)).astype(np.int64)

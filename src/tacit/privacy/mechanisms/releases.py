@@ -43,12 +43,9 @@ class Axis:
 
     def __post_init__(self) -> None:
         if len(self.edges) < 2 or not all(a < b for a, b in zip(self.edges, self.edges[1:], strict=False)):
-            raise PlanError(
-                "the bin edges do not increase",
-                where=f"Axis({self.column!r}, {self.index})",
-                expected="at least two increasing public edges",
-                remedy="take them from the declared bounds, never from the data",
-            )
+            what, expected = "the bin edges do not increase", "at least two increasing public edges"
+            remedy = "take them from the declared bounds, never from the data"
+            raise PlanError(what, where=f"Axis({self.column!r}, {self.index})", expected=expected, remedy=remedy)
 
 
 def stated_axes(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:

@@ -130,10 +130,8 @@ def _checked(tally: Tally, rows: Rows, state: Any, count: int) -> Cells:
         cell.shape == (count,) and cell.dtype.kind in "iu" and (count == 0 or (cell.min() >= 0 and cell.max() < size))
         for cell, size in zip(cells, tally.sizes, strict=True)
     ):
-        raise MechanismError(
-            "a tally names other cells than its tables have",
-            where=type(tally).__qualname__,
-            expected="of each table, one whole number a row, from 0 to its size - 1",
-            remedy="cut columns by public edges, with outer cells for what lies outside",
-        )
+        what = "a tally names other cells than its tables have"
+        expected = "of each table, one whole number a row, from 0 to its size - 1"
+        remedy = "cut columns by public edges, with outer cells for what lies outside"
+        raise MechanismError(what, where=type(tally).__qualname__, expected=expected, remedy=remedy)
     return [cell.astype(np.int64, copy=False) for cell in cells]

@@ -86,9 +86,7 @@ def require(part: TeacherVotes, generated: Tensor, against: Tensor, width: int) 
         and shapes[1][1] == width
     )
     if not fit or not bool(generated.isfinite().all() and against.isfinite().all()):
-        raise MechanismError(
-            "the rows to vote on, or to learn against, have another shape or are not finite",
-            where=part.name,
-            expected=f"finite float32 rows [{part.queries}, {width}] to vote on, [any, {width}] to learn against",
-            remedy="generate rows in the encoding's own units",
-        )
+        what = "the rows to vote on, or to learn against, have another shape or are not finite"
+        expected = f"finite float32 rows [{part.queries}, {width}] to vote on, [any, {width}] to learn against"
+        remedy = "generate rows in the encoding's own units"
+        raise MechanismError(what, where=part.name, expected=expected, remedy=remedy)

@@ -115,12 +115,10 @@ def optimise(floor: Floor, *, actions: int, experts: int, epsilon: float, delta:
     x, y = _shares(floor, actions, experts, epsilon, delta)
     best = _on_grid(floor, actions, experts, epsilon, delta, x, y)
     if best.threshold > experts:
-        raise PlanError(
-            f"an unreachable threshold: {best.threshold:,.0f} experts would have to agree of {experts:,} promised",
-            where="plan",
-            expected="a threshold of at most the public number of experts",
-            remedy="give more epsilon, process fewer trajectories, take a larger floor, or ask more experts",
-        )
+        what = f"an unreachable threshold: {best.threshold:,.0f} experts would have to agree of {experts:,} promised"
+        expected = "a threshold of at most the public number of experts"
+        remedy = "give more epsilon, process fewer trajectories, take a larger floor, or ask more experts"
+        raise PlanError(what, where="plan", expected=expected, remedy=remedy)
     return best
 
 
@@ -178,12 +176,8 @@ def least_held_out(trajectories: int, experts: int, epsilon_total: float, delta:
     for fresh in range(1, trajectories + 1):
         if overflow_delta(trajectories, fresh, experts, epsilon_total) <= delta:
             return fresh
-    raise PlanError(
-        f"no hold-out makes overflow as rare as {delta:.3g}",
-        where="plan",
-        expected="a positive delta for it",
-        remedy="give a larger delta",
-    )
+    what, expected = f"no hold-out makes overflow as rare as {delta:.3g}", "a positive delta for it"
+    raise PlanError(what, where="plan", expected=expected, remedy="give a larger delta")
 
 
 def _chances(floor: Floor, actions: int) -> tuple[float, float]:

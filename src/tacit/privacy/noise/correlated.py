@@ -160,12 +160,10 @@ class CorrelatedNoise:
         # scale: standard deviation of the noise that one contribution of a person alone would need (sigma * clip)
         with self._lock:
             if os.getpid() != self._pid or self.left == 0 or self._size(size) != size:
-                raise MechanismError(
-                    "correlated noise cannot go on here",
-                    where="CorrelatedNoise.next",
-                    expected=f"at most {self._steps} steps of one size, in the process that began",
-                    remedy="open a fresh block of noise",
-                )
+                what = "correlated noise cannot go on here"
+                expected = f"at most {self._steps} steps of one size, in the process that began"
+                remedy = "open a fresh block of noise"
+                raise MechanismError(what, where="CorrelatedNoise.next", expected=expected, remedy=remedy)
             factor = scale * self._sensitivity
             self._noise.gaussian(0, factor)  # refuses a bad scale before anything is drawn
             result = self._draw(size) * factor
@@ -193,12 +191,9 @@ class CorrelatedNoise:
         return f"CorrelatedNoise({self._correlation!r}, steps={self._steps}, left={self.left})"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise MechanismError(
-            "correlated noise cannot be pickled or copied",
-            where="CorrelatedNoise",
-            expected="one live object in the process that draws",
-            remedy="open a fresh block of noise where it is needed",
-        )
+        what = "correlated noise cannot be pickled or copied"
+        expected, remedy = "one live object in the process that draws", "open a fresh block of noise where it is needed"
+        raise MechanismError(what, where="CorrelatedNoise", expected=expected, remedy=remedy)
 
 
 def _first_columns(sums: Float64, count: int) -> float:

@@ -27,12 +27,9 @@ LARGEST = 2**40
 def discrete_laplace(draw: Draw, size: int, scale: int) -> Integers:
     """[size] independent integers with P(j) = (1 - a) / (1 + a) * a^|j|, a = exp(-1 / scale); exact."""
     if scale != int(scale) or not 1 <= scale <= LARGEST:
-        raise PlanError(
-            "the scale of the noise is out of range",
-            where="SecretNoise.discrete_laplace",
-            expected="a whole number from 1 to 2**40",
-            remedy="give the scale in steps of the grid",
-        )
+        what = "the scale of the noise is out of range"
+        expected, remedy = "a whole number from 1 to 2**40", "give the scale in steps of the grid"
+        raise PlanError(what, where="SecretNoise.discrete_laplace", expected=expected, remedy=remedy)
     result = np.empty(size, np.int64)
     todo = np.arange(size)
     while todo.size:
@@ -97,12 +94,10 @@ def _parts(variance: int | Fraction) -> tuple[int, int]:
     whole = isinstance(variance, int | Fraction) and not isinstance(variance, bool)
     value = Fraction(variance) if whole else Fraction(0)
     if not (0 < value.numerator <= LARGEST_NUMERATOR and value.denominator <= LARGEST_DENOMINATOR):
-        raise PlanError(
-            "the variance of the noise is out of range",
-            where="SecretNoise.discrete_gaussian",
-            expected="a whole number or a Fraction > 0, numerator at most 2**50, denominator at most 2**10",
-            remedy="give the variance in steps of the grid, rounded up to such a number",
-        )
+        what = "the variance of the noise is out of range"
+        expected = "a whole number or a Fraction > 0, numerator at most 2**50, denominator at most 2**10"
+        remedy = "give the variance in steps of the grid, rounded up to such a number"
+        raise PlanError(what, where="SecretNoise.discrete_gaussian", expected=expected, remedy=remedy)
     return value.numerator, value.denominator
 
 

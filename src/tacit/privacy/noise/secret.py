@@ -156,12 +156,9 @@ class SecretNoise:
         if out is None:
             out = np.empty(size, np.float32)
         elif out.shape != (size,) or out.dtype != np.float32 or not out.flags.c_contiguous or not out.flags.writeable:
-            raise MechanismError(
-                "out= cannot hold the noise",
-                where="SecretNoise.gaussian",
-                expected=f"a writeable contiguous float32 array of shape ({size},)",
-                remedy="leave out= away or pass such an array",
-            )
+            what, expected = "out= cannot hold the noise", f"a writeable contiguous float32 array of shape ({size},)"
+            remedy = "leave out= away or pass such an array"
+            raise MechanismError(what, where="SecretNoise.gaussian", expected=expected, remedy=remedy)
         if factor == 0:
             out[:] = 0
             return out
@@ -265,12 +262,9 @@ class SecretNoise:
         return f"SecretNoise(seeded={self._seeded})"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise MechanismError(
-            "secret noise cannot be pickled or copied",
-            where="SecretNoise",
-            expected="one live object in the process that draws",
-            remedy="make a new SecretNoise() where it is needed",
-        )
+        what = "secret noise cannot be pickled or copied"
+        expected, remedy = "one live object in the process that draws", "make a new SecretNoise() where it is needed"
+        raise MechanismError(what, where="SecretNoise", expected=expected, remedy=remedy)
 
 
 _GAUSSIAN: Final = SecretNoise.gaussian  # a source that draws otherwise is asked for its own numbers
@@ -282,12 +276,9 @@ def _urandom_key() -> bytes:
 
 def _float32_scale(scale: float) -> float:
     if scale != 0 and not (math.isfinite(scale) and SMALLEST_SCALE <= scale <= LARGEST_SCALE):
-        raise PlanError(
-            "the standard deviation of the noise is out of range",
-            where="SecretNoise.gaussian",
-            expected="scale= 0, or a number from 2**-40 to 2**40",
-            remedy="check the clip and the noise multiplier",
-        )
+        what = "the standard deviation of the noise is out of range"
+        expected, remedy = "scale= 0, or a number from 2**-40 to 2**40", "check the clip and the noise multiplier"
+        raise PlanError(what, where="SecretNoise.gaussian", expected=expected, remedy=remedy)
     rounded = np.float32(scale)
     return float(np.nextafter(rounded, np.float32(np.inf))) if float(rounded) < scale else float(rounded)
 
@@ -387,12 +378,8 @@ def rows_within_units(
         PlanError: L is below 1.
     """
     if rows_per_unit < 1:
-        raise PlanError(
-            "rows_per_unit is below 1",
-            where="rows_within_units",
-            expected="how many rows of one unit may enter one step",
-            remedy="pass a whole number of at least 1",
-        )
+        what, expected = "rows_per_unit is below 1", "how many rows of one unit may enter one step"
+        raise PlanError(what, where="rows_within_units", expected=expected, remedy="pass a whole number of at least 1")
     first = offsets[units]
     count = offsets[units + 1] - first
     kept = np.minimum(count, rows_per_unit)

@@ -39,9 +39,6 @@ def note_law(ledgers: Iterable[Ledger], *, exact: bool) -> None:
 def require_law(ledger: Ledger, *, exact: bool) -> None:
     """Refuse to meet people of a ledger under another law than before: who contributed would be let in again."""
     if bool(noted(ledger, LAW)) != exact:
-        raise LedgerError(
-            "people were met before under another law of who is one person",
-            where=str(ledger.path),
-            expected="the unit_key with which they were first met: who contributed would be let in again",
-            remedy="give the users that unit_key",
-        )
+        what = "people were met before under another law of who is one person"
+        expected = "the unit_key with which they were first met: who contributed would be let in again"
+        raise LedgerError(what, where=str(ledger.path), expected=expected, remedy="give the users that unit_key")

@@ -51,12 +51,9 @@ class Run:
         for part in parts:
             if part.name == name:
                 return part
-        raise PlanError(
-            f"the plan has no such part {name!r} for this mechanism",
-            where=f"{self.plan.method} plan",
-            expected=f"one of {[part.name for part in parts]}",
-            remedy="name a part of the plan",
-        )
+        what = f"the plan has no such part {name!r} for this mechanism"
+        expected, remedy = f"one of {[part.name for part in parts]}", "name a part of the plan"
+        raise PlanError(what, where=f"{self.plan.method} plan", expected=expected, remedy=remedy)
 
     def sum_part(self, name: str) -> Sum:
         """The plan's part of this name, which must be a noisy sum."""
@@ -155,12 +152,9 @@ class BaseVault:
         """
         if plan.unit != self.unit:
             what = "is not calibrated" if plan.unit is None else f"protects {plan.unit}, the ledger {self.unit}"
-            raise PlanError(
-                f"the plan {what}",
-                where=f"{plan.method} plan",
-                expected="the ledger's own unit, relation and population",
-                remedy="calibrate the plan with unit=vault.unit",
-            )
+            expected = "the ledger's own unit, relation and population"
+            remedy = "calibrate the plan with unit=vault.unit"
+            raise PlanError(f"the plan {what}", where=f"{plan.method} plan", expected=expected, remedy=remedy)
         with _ADMISSION:
             return self._reserved(plan)
 
@@ -191,12 +185,10 @@ class BaseVault:
     def _require_fit(self, plan: Plan) -> None:
         """Raise a PlanError unless the mechanisms of this vault serve every part."""
         if not all(isinstance(part, self._kinds) for part in plan.parts()):
-            raise PlanError(
-                f"the plan has a part that a {type(self).__name__} does not serve",
-                where=f"{plan.method} plan",
-                expected=f"parts of the kinds {', '.join(kind.__name__ for kind in self._kinds)}",
-                remedy="open the vault that the method's page names",
-            )
+            what = f"the plan has a part that a {type(self).__name__} does not serve"
+            expected = f"parts of the kinds {', '.join(kind.__name__ for kind in self._kinds)}"
+            remedy = "open the vault that the method's page names"
+            raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
 
     def steps_left(self, run: Run, part: str) -> int:
         """How many steps of this part may still run."""
@@ -325,12 +317,9 @@ def certify(
 ) -> Certificate:
     """The certificate of a run: what was promised, computed from the plan's own event."""
     if plan_id != plans.plan_id(plan) or all(summary.id != plan_id for summary in ledger.plans()):
-        raise LedgerError(
-            "the plan is not one that the ledger admitted",
-            where=f"{plan.method} plan",
-            expected="the run that Vault.reserve returned",
-            remedy="release a value with the run it came from",
-        )
+        what = "the plan is not one that the ledger admitted"
+        expected, remedy = "the run that Vault.reserve returned", "release a value with the run it came from"
+        raise LedgerError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     assert plan.unit is not None
     assert plan.delta is not None
     releases = [

@@ -113,12 +113,9 @@ def require_public(public: Public, where: str) -> None:
 
 
 def _query_refused(why: str, where: str) -> MechanismError:
-    return MechanismError(
-        f"the public part of a query cannot be answered: {why}",
-        where=where,
-        expected=f"named NumPy arrays of finite numbers, of at most {MOST_PUBLIC:,} bytes together",
-        remedy="check what the method sends to devices",
-    )
+    what = f"the public part of a query cannot be answered: {why}"
+    expected = f"named NumPy arrays of finite numbers, of at most {MOST_PUBLIC:,} bytes together"
+    return MechanismError(what, where=where, expected=expected, remedy="check what the method sends to devices")
 
 
 # One person's device: her records, her state, her own ledger, and an answer to each step of one plan, once.
@@ -246,12 +243,9 @@ class Device(BaseVault):
 
 
 def _refused_query(why: str, part: str) -> LedgerError:
-    return LedgerError(
-        f"the device does not answer this query: {why}",
-        where=f"part {part!r}",
-        expected="each step of the agreed plan, once and in order",
-        remedy="let the server run the plan that the devices agreed to, and never repeat a step",
-    )
+    what, expected = f"the device does not answer this query: {why}", "each step of the agreed plan, once and in order"
+    remedy = "let the server run the plan that the devices agreed to, and never repeat a step"
+    return LedgerError(what, where=f"part {part!r}", expected=expected, remedy=remedy)
 
 
 # Devices in one process: everybody's records and states stacked along the first axis.
@@ -319,12 +313,9 @@ class StackedDevices:
             DataError: the records are of more people than the population, or in a vault already.
         """
         if self._reader.units > population:
-            raise DataError(
-                "the data hold more people than the declared population",
-                where="FederatedVault",
-                expected=f"at most {population:,}",
-                remedy="declare a population that covers everybody, in a new ledger",
-            )
+            what = "the data hold more people than the declared population"
+            expected, remedy = f"at most {population:,}", "declare a population that covers everybody, in a new ledger"
+            raise DataError(what, where="FederatedVault", expected=expected, remedy=remedy)
         if self._key is not None:
             raise _not_here("the records are in a vault already")
         self._key = object()
@@ -375,9 +366,6 @@ class StackedDevices:
 
 
 def _not_here(what: str) -> DataError:
-    return DataError(
-        what,
-        where="StackedDevices",
-        expected="records that one vault holds, which pays for every sum over them",
-        remedy="ask through FederatedVault.noisy_sum; a second ledger for the same records would double the budget",
-    )
+    expected = "records that one vault holds, which pays for every sum over them"
+    remedy = "ask through FederatedVault.noisy_sum; a second ledger for the same records would double the budget"
+    return DataError(what, where="StackedDevices", expected=expected, remedy=remedy)

@@ -117,12 +117,10 @@ class FederatedVault(BaseVault):
         for part in plan.parts():
             plain = not isinstance(part, PoissonSum) or (part.sampling_rate, part.rows, part.fold) == (1, "first", None)
             if not plain or (isinstance(part, PoissonSum) and part.held_out):
-                raise MechanismError(
-                    "the part is not a sum over all devices",
-                    where=part.name,
-                    expected='sampling_rate 1, rows="first", no fold and nothing held out',
-                    remedy="declare it so in the plan, or open a Vault over the records",
-                )
+                what = "the part is not a sum over all devices"
+                expected = 'sampling_rate 1, rows="first", no fold and nothing held out'
+                remedy = "declare it so in the plan, or open a Vault over the records"
+                raise MechanismError(what, where=part.name, expected=expected, remedy=remedy)
 
 
 def _require_enough(part: FederatedSum, answer: Answer, size: int) -> None:
@@ -130,9 +128,6 @@ def _require_enough(part: FederatedSum, answer: Answer, size: int) -> None:
     if answer.total.shape != (size,):
         raise ValueError("not one sum of the query's width")
     if isinstance(part, DeviceSum) and answer.answered < part.floor:
-        raise MechanismError(
-            f"{answer.answered} devices answered",
-            where=part.name,
-            expected=f"at least the floor of {part.floor}, for which the noise was shared",
-            remedy="ask again when more devices are there: this step stays charged",
-        )
+        expected = f"at least the floor of {part.floor}, for which the noise was shared"
+        remedy = "ask again when more devices are there: this step stays charged"
+        raise MechanismError(f"{answer.answered} devices answered", where=part.name, expected=expected, remedy=remedy)

@@ -82,19 +82,12 @@ class IsolationChecks:
         if summary is not None:
             require_pure_form(summary, where=part.name)
             if part.rows != "first":
-                raise MechanismError(
-                    "the summary of a unit would be made from rows that are drawn again in every step",
-                    where=part.name,
-                    expected='a part with rows="first"',
-                    remedy="declare it in the plan",
-                )
+                what = "the summary of a unit would be made from rows that are drawn again in every step"
+                expected, remedy = 'a part with rows="first"', "declare it in the plan"
+                raise MechanismError(what, where=part.name, expected=expected, remedy=remedy)
         if tallied and part.horizon != 1:
-            raise MechanismError(
-                "rows of fragments would be counted",
-                where=part.name,
-                expected="a part with horizon=1",
-                remedy="declare it in the plan",
-            )
+            what, expected = "rows of fragments would be counted", "a part with horizon=1"
+            raise MechanismError(what, where=part.name, expected=expected, remedy="declare it in the plan")
         places = part.users if isinstance(part, MET) else None
         clip = getattr(part, "clip_norm", None)
 
@@ -105,9 +98,8 @@ class IsolationChecks:
                 public["place"] = units % places
             result = vectors_of(contribution, {**seen, **public}, state)
             if result.ndim != 2:
-                raise MechanismError(
-                    f"shape {result.shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit"
-                )
+                what, expected = f"shape {result.shape}", "[units, d]"
+                raise MechanismError(what, where=part.name, expected=expected, remedy="return a vector a unit")
             return Stacked.clipped(result, clip)
 
         return self._tried(part, contribution, vectors, state, part.horizon, summary)
@@ -124,12 +116,8 @@ class IsolationChecks:
             first, state = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
             second, _ = work(state, public, seeds + np.uint64(200))
             if np.ndim(first) != 2 or np.shape(first) != np.shape(second):
-                raise MechanismError(
-                    f"answers of shapes {np.shape(first)} and {np.shape(second)}",
-                    where=part.name,
-                    expected="[units, d] every time",
-                    remedy="return a vector a person",
-                )
+                what, expected = f"answers of shapes {np.shape(first)} and {np.shape(second)}", "[units, d] every time"
+                raise MechanismError(what, where=part.name, expected=expected, remedy="return a vector a person")
             clip = getattr(part, "clip_norm", None)
             both = [Stacked.clipped(np.asarray(answer, np.float64), clip).views for answer in (first, second)]
             return Stacked([*both[0], *both[1]])
@@ -358,12 +346,9 @@ class IsolationChecks:
         yield
         for old, new in zip(before, (*model.parameters(), *model.buffers()), strict=True):
             if not torch.equal(old, new):
-                raise MechanismError(
-                    "the model's parameters or buffers change when rows pass through it",
-                    where=where,
-                    expected="a model without running statistics",
-                    remedy="use LayerNorm or GroupNorm instead of BatchNorm",
-                )
+                what = "the model's parameters or buffers change when rows pass through it"
+                remedy = "use LayerNorm or GroupNorm instead of BatchNorm"
+                raise MechanismError(what, where=where, expected="a model without running statistics", remedy=remedy)
 
 
 def _width(added: Added) -> int:
@@ -371,12 +356,10 @@ def _width(added: Added) -> int:
 
 
 def _changed(name: str, where: str) -> MechanismError:
-    return MechanismError(
-        f"{name} changed between two calls or within one, or something that it names or was given did",
-        where=where,
-        expected="fields, globals, closures, defaults, caches, attributes and states that stay as they are",
-        remedy="pass what changes as the callback's state, and compute tables before the first call",
-    )
+    what = f"{name} changed between two calls or within one, or something that it names or was given did"
+    expected = "fields, globals, closures, defaults, caches, attributes and states that stay as they are"
+    remedy = "pass what changes as the callback's state, and compute tables before the first call"
+    return MechanismError(what, where=where, expected=expected, remedy=remedy)
 
 
 def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], MechanismError] | None = None) -> Value:
@@ -415,12 +398,10 @@ def draws_in_blocks(
 
 
 def _failed(part: str, kind: str) -> MechanismError:
-    return MechanismError(
-        f"the step failed inside the vault ({kind}); it stays claimed and nothing was released",
-        where=part,
-        expected="a callback that runs on any rows within the public bounds",
-        remedy="try the callback on invented rows of your own, where its whole message can be seen",
-    )
+    what = f"the step failed inside the vault ({kind}); it stays claimed and nothing was released"
+    expected = "a callback that runs on any rows within the public bounds"
+    remedy = "try the callback on invented rows of your own, where its whole message can be seen"
+    return MechanismError(what, where=part, expected=expected, remedy=remedy)
 
 
 def _public(error: BaseException) -> bool:
@@ -443,12 +424,10 @@ def require_pure_form(callback: object, where: str) -> None:
     frozen = dataclasses.is_dataclass(callback) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     growing = any(isinstance(value, list | dict | set | bytearray) for value in inside(callback))
     if not frozen or growing or "<locals>" in kind.__qualname__:
-        raise MechanismError(
-            f"{kind.__qualname__} can carry state between calls",
-            where=where,
-            expected="an instance of a frozen dataclass defined at module level",
-            remedy="write the callback as a frozen dataclass whose fields are its public parameters",
-        )
+        what = f"{kind.__qualname__} can carry state between calls"
+        expected = "an instance of a frozen dataclass defined at module level"
+        remedy = "write the callback as a frozen dataclass whose fields are its public parameters"
+        raise MechanismError(what, where=where, expected=expected, remedy=remedy)
 
 
 def inside(value: object) -> Iterator[object]:

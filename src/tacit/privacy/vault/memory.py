@@ -119,12 +119,10 @@ def plain(state: Any, where: str) -> Any:
         for field in fields(state):
             object.__setattr__(duplicate, field.name, plain(getattr(state, field.name), where))
         return duplicate
-    raise MechanismError(
-        f"the state of a callback holds a {kind.__name__}, into which it could write what it knows of people",
-        where=where,
-        expected="numbers, texts, NumPy arrays, and tuples, dictionaries and frozen dataclasses of these",
-        remedy="pass a tuple for a list, tensor.numpy() for a tensor, and fields of its own for an object",
-    )
+    what = f"the state of a callback holds a {kind.__name__}, into which it could write what it knows of people"
+    expected = "numbers, texts, NumPy arrays, and tuples, dictionaries and frozen dataclasses of these"
+    remedy = "pass a tuple for a list, tensor.numpy() for a tensor, and fields of its own for an object"
+    raise MechanismError(what, where=where, expected=expected, remedy=remedy)
 
 
 def strangers(*values: object) -> list[Any]:

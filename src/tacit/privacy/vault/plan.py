@@ -123,12 +123,8 @@ def bound(plan: Plan) -> accounting.Bound:
     """
     unit, delta = plan.unit, plan.delta
     if unit is None or delta is None or plan.epsilon is None:
-        raise PlanError(
-            "the plan is not calibrated",
-            where=f"{plan.method} plan",
-            expected="a unit, an epsilon and a delta",
-            remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
-        )
+        expected, remedy = "a unit, an epsilon and a delta", "call plan.calibrate(unit=..., epsilon=..., delta=...)"
+        raise PlanError("the plan is not calibrated", where=f"{plan.method} plan", expected=expected, remedy=remedy)
     check_delta(delta, unit)
     _require_proof(plan, unit)
     for part in plan.parts():
@@ -137,12 +133,9 @@ def bound(plan: Plan) -> accounting.Bound:
     whole = event(plan)
     result = accounting.epsilon(whole, delta=delta, relation=unit.relation)
     if not result.epsilon <= plan.epsilon:
-        raise PlanError(
-            f"the plan was edited after calibration: it costs epsilon {result.epsilon:.4g}, not {plan.epsilon:.4g}",
-            where=f"{plan.method} plan",
-            expected="an epsilon that its own parts keep",
-            remedy="calibrate the edited plan again",
-        )
+        what = f"the plan was edited after calibration: it costs epsilon {result.epsilon:.4g}, not {plan.epsilon:.4g}"
+        expected, remedy = "an epsilon that its own parts keep", "calibrate the edited plan again"
+        raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     _check_profile(whole, unit)
     return result
 
@@ -164,12 +157,10 @@ def require_statable(plan: Plan) -> None:
     except (AccountingError, CertificateError) as error:
         problem = problem or error.what
     if problem:
-        raise PlanError(
-            f"a certificate cannot state the plan: {problem}",
-            where=f"{plan.method} plan",
-            expected="a method named in printable ASCII, plain texts in its fields, few kinds of steps",
-            remedy="choose other names, or the same rate and noise for several parts",
-        )
+        what = f"a certificate cannot state the plan: {problem}"
+        expected = "a method named in printable ASCII, plain texts in its fields, few kinds of steps"
+        remedy = "choose other names, or the same rate and noise for several parts"
+        raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
 
 
 def _of_plans(value: Any) -> Any:
@@ -223,12 +214,9 @@ def _require_proof(plan: Plan, unit: Unit) -> None:
     """Raise a PlanError if parts share a name, or one is not of tacit's kinds or unproved under the unit's relation."""
     parts = plan.parts()
     if len({part.name for part in parts}) != len(parts) or any(type(part) not in ADMITTED for part in parts):
-        raise PlanError(
-            "two parts share a name, or a part is of a kind of its own",
-            where=f"{plan.method} plan",
-            expected="parts of tacit's own kinds, each with a name of its own, for the ledger",
-            remedy="rename the parts",
-        )
+        what = "two parts share a name, or a part is of a kind of its own"
+        expected, remedy = "parts of tacit's own kinds, each with a name of its own, for the ledger", "rename the parts"
+        raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     for part in parts:
         proved = " or ".join(part.relations)
         allowed = unit.relation in part.relations
@@ -239,19 +227,13 @@ def check_delta(delta: float, unit: Unit) -> None:
     """Raise a PlanError unless 0 < delta < 1 / population, and the population is one whose sums are proved."""
     check("delta", delta, 0 < delta < 1, "a number in (0, 1)")
     if unit.size > MOST_UNITS:
-        raise PlanError(
-            f"the public population is {unit.size:,}",
-            where="plan",
-            expected=f"at most {MOST_UNITS:,}: of more units a float64 sum is not proved to move by one clip at most",
-            remedy="declare those who could be in these records, or split them into several data sets",
-        )
+        expected = f"at most {MOST_UNITS:,}: of more units a float64 sum is not proved to move by one clip at most"
+        remedy = "declare those who could be in these records, or split them into several data sets"
+        raise PlanError(f"the public population is {unit.size:,}", where="plan", expected=expected, remedy=remedy)
     if delta >= 1 / unit.size:
-        raise PlanError(
-            f"delta {delta:.3g} is not below 1 / population = {1 / unit.size:.3g}",
-            where="plan",
-            expected=f"delta < {1 / unit.size:.3g}, better a tenth of it",
-            remedy=f"choose delta={0.1 / unit.size:.1g}",
-        )
+        what = f"delta {delta:.3g} is not below 1 / population = {1 / unit.size:.3g}"
+        expected, remedy = f"delta < {1 / unit.size:.3g}, better a tenth of it", f"choose delta={0.1 / unit.size:.1g}"
+        raise PlanError(what, where="plan", expected=expected, remedy=remedy)
 
 
 def check_promise(unit: Unit | None, epsilon: float | None, delta: float | None) -> None:
@@ -270,12 +252,9 @@ def _check_profile(event: Event, unit: Unit) -> None:
     try:
         accounting.profile(event, unit.relation)
     except AccountingError as error:
-        raise PlanError(
-            f"epsilon is too large for a certificate, which also states it at deltas down to {SMALLEST_DELTA:g}",
-            where="plan",
-            expected=f"an epsilon of at most {accounting.MAX_EPSILON:g} at each of them",
-            remedy="choose a smaller epsilon",
-        ) from error
+        what = f"epsilon is too large for a certificate, which also states it at deltas down to {SMALLEST_DELTA:g}"
+        expected = f"an epsilon of at most {accounting.MAX_EPSILON:g} at each of them"
+        raise PlanError(what, where="plan", expected=expected, remedy="choose a smaller epsilon") from error
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -313,12 +292,10 @@ def require_apart(plan: Plan, ledger: Ledger) -> None:
         return
     most = max(part.held_out for part in drawn)
     if len(drawn) > 1 or any(part.held_out < most for part in parts if not part.publishes_logs):
-        raise PlanError(
-            "held-out trajectories of the experts would be used twice",
-            where=f"{plan.method} plan",
-            expected=f"one release of prefixes from logs for a dataset, and held_out >= {most} in every other part",
-            remedy='use the source "clones", or give the other parts that held_out',
-        )
+        what = "held-out trajectories of the experts would be used twice"
+        expected = f"one release of prefixes from logs for a dataset, and held_out >= {most} in every other part"
+        remedy = 'use the source "clones", or give the other parts that held_out'
+        raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
 
 
 def require_answerable(part: AboveThreshold, spec: PublicSpec, *, asked: bool) -> None:

@@ -300,19 +300,14 @@ class Records:
     ) -> None:
         units = len(data._unit_rows[1]) - 1
         if units > unit.size:
-            raise DataError(
-                f"the data hold more {unit.name}s than the declared population",
-                where="Vault",
-                expected=f"at most {unit.size:,}",
-                remedy="declare a population that covers everybody, in a new ledger",
-            )
+            what = f"the data hold more {unit.name}s than the declared population"
+            expected, remedy = f"at most {unit.size:,}", "declare a population that covers everybody, in a new ledger"
+            raise DataError(what, where="Vault", expected=expected, remedy=remedy)
         if experts is not None and (experts.count, experts.actions) != (units, getattr(data.spec.action, "n", None)):
-            raise DataError(
-                f"there is not one policy for each {unit.name} of the records, over the same actions",
-                where="Vault(experts=)",
-                expected="one policy a unit, in the order in which the units appear in the records",
-                remedy="leave out units without trajectories, or without a policy",
-            )
+            what = f"there is not one policy for each {unit.name} of the records, over the same actions"
+            expected = "one policy a unit, in the order in which the units appear in the records"
+            remedy = "leave out units without trajectories, or without a policy"
+            raise DataError(what, where="Vault(experts=)", expected=expected, remedy=remedy)
         data._seal()
         self._data, self._keys, self._noise = data, tuple(keys), noise
         self.experts = experts

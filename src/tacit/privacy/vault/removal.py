@@ -266,12 +266,9 @@ class Harness:
             raise self._refused(what)
 
     def _refused(self, what: str) -> MechanismError:
-        return MechanismError(
-            what,
-            where=self.where,
-            expected="one finite contribution a unit, computed from that unit's rows alone",
-            remedy="remove batch statistics, running averages, places in the batch and other sharing between units",
-        )
+        expected = "one finite contribution a unit, computed from that unit's rows alone"
+        remedy = "remove batch statistics, running averages, places in the batch and other sharing between units"
+        return MechanismError(what, where=self.where, expected=expected, remedy=remedy)
 
 
 @dataclass(frozen=True)

@@ -94,12 +94,10 @@ def best(
         if not math.isnan(score) and (winner is None or score > winner.score):
             winner = Selected(value, candidate, score, met | met_by_judge)
     if winner is None:
-        raise MechanismError(
-            "no run of the selection came to an end",
-            where=spec.name,
-            expected="candidates and a judge that run on any records within the public bounds",
-            remedy="try each on invented records of your own, where its whole message can be seen",
-        )
+        what = "no run of the selection came to an end"
+        expected = "candidates and a judge that run on any records within the public bounds"
+        remedy = "try each on invented records of your own, where its whole message can be seen"
+        raise MechanismError(what, where=spec.name, expected=expected, remedy=remedy)
     return winner
 
 
@@ -112,12 +110,10 @@ def require_closed(callback: object, where: str) -> None:
     if type(callback) is functools.partial:
         function, fixed = callback.func, frozenset(callback.keywords)
         if callback.args or not fixed <= _KEYWORDS:
-            raise MechanismError(
-                "arguments are fixed that may see every run",
-                where=where,
-                expected="functools.partial(fit, " + ", ".join(f"{name}=" for name in sorted(_KEYWORDS)) + ")",
-                remedy="leave out folders, progress bars and observers",
-            )
+            what = "arguments are fixed that may see every run"
+            expected = "functools.partial(fit, " + ", ".join(f"{name}=" for name in sorted(_KEYWORDS)) + ")"
+            remedy = "leave out folders, progress bars and observers"
+            raise MechanismError(what, where=where, expected=expected, remedy=remedy)
     module = getattr(function, "__module__", None) or ""
     if not (type(function) is type(require_closed) and module.startswith("tacit.methods.")):
         require_pure_form(callback, where)

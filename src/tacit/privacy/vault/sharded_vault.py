@@ -92,26 +92,19 @@ class Shard:
         everybody = np.concatenate(self.ranks.gather(np.concatenate([said, key], axis=1)))
         counts, seeded, publics, draws, *keys = everybody.T
         if len(set(publics.tolist())) > 1 or any(len(set(key.tolist())) > 1 for key in keys) or not keys[0].all():
-            raise DataError(
-                "the shards are not of one set of records, or nobody can compare their units",
-                where="ShardedVault",
-                expected="shards of the same public bounds, read with the digest key that rank 0 sent",
-                remedy="read every shard with Trajectories.from_parquet(..., digest_key=key)",
-            )
+            what = "the shards are not of one set of records, or nobody can compare their units"
+            expected = "shards of the same public bounds, read with the digest key that rank 0 sent"
+            remedy = "read every shard with Trajectories.from_parquet(..., digest_key=key)"
+            raise DataError(what, where="ShardedVault", expected=expected, remedy=remedy)
         if int(counts.sum()) > unit.size:
-            raise DataError(
-                f"the shards hold more {unit.name}s together than the declared population",
-                where="ShardedVault",
-                expected=f"at most {unit.size:,}",
-                remedy="declare a population that covers everybody, in a new ledger",
-            )
+            what = f"the shards hold more {unit.name}s together than the declared population"
+            expected, remedy = f"at most {unit.size:,}", "declare a population that covers everybody, in a new ledger"
+            raise DataError(what, where="ShardedVault", expected=expected, remedy=remedy)
         if len(set(draws.tolist())) < len(draws):
-            raise MechanismError(
-                "two ranks draw the same secret numbers",
-                where="ShardedVault",
-                expected="a source of its own for every rank, which the operating system seeds",
-                remedy="give each rank its own SecretNoise()",
-            )
+            what = "two ranks draw the same secret numbers"
+            expected = "a source of its own for every rank, which the operating system seeds"
+            remedy = "give each rank its own SecretNoise()"
+            raise MechanismError(what, where="ShardedVault", expected=expected, remedy=remedy)
         return bool(seeded.any())
 
     def require_apart(self, unit: Unit) -> None:
@@ -125,12 +118,9 @@ class Shard:
             ordered = everybody[np.lexsort(everybody.T)]
             twice |= bool((ordered[1:] == ordered[:-1]).all(axis=1).any())
         if twice:
-            raise DataError(
-                f"a {unit.name} lies in two shards",
-                where="ShardedVault",
-                expected=f"all rows of a {unit.name} in one shard: noise is for what one shard adds",
-                remedy="write the shards again with `tacit data shard`, or by a hash of the unit's id",
-            )
+            expected = f"all rows of a {unit.name} in one shard: noise is for what one shard adds"
+            remedy = "write the shards again with `tacit data shard`, or by a hash of the unit's id"
+            raise DataError(f"a {unit.name} lies in two shards", where="ShardedVault", expected=expected, remedy=remedy)
 
     def mean(self, order: Order, step: VectorStep | GradientStep) -> Any:
         """This rank's share and sum, added to those of all others: the noisy mean of the step."""
@@ -214,12 +204,9 @@ class ShardedVault(Vault):
         Raises:
             MechanismError: always.
         """
-        raise MechanismError(
-            "no rank holds all records",
-            where="ShardedVault.nonprivate",
-            expected="a Vault over all of them, in one process",
-            remedy="look at the shards apart from this run",
-        )
+        what = "no rank holds all records"
+        expected, remedy = "a Vault over all of them, in one process", "look at the shards apart from this run"
+        raise MechanismError(what, where="ShardedVault.nonprivate", expected=expected, remedy=remedy)
 
     def close(self) -> None:
         """Send the other ranks home; closing twice does nothing."""
@@ -283,12 +270,9 @@ class ShardedVault(Vault):
 
     def _require_whole(self) -> None:
         if self._lost:
-            raise LedgerError(
-                "a rank was lost, or the vault is closed",
-                where="ShardedVault",
-                expected="all ranks at the same step",
-                remedy="start the ranks again: what was claimed stays claimed, and the run goes on with what is left",
-            )
+            what, expected = "a rank was lost, or the vault is closed", "all ranks at the same step"
+            remedy = "start the ranks again: what was claimed stays claimed, and the run goes on with what is left"
+            raise LedgerError(what, where="ShardedVault", expected=expected, remedy=remedy)
 
 
 def serve(data: Trajectories, ranks: Ranks, *, noise: SecretNoise | None = None) -> None:
@@ -339,21 +323,16 @@ def require_room(part: Part, unit: Unit) -> None:
     assert isinstance(part, PoissonSum)
     assert part.noise_multiplier is not None
     if unit.size * part.clip_norm / finest(part.noise_multiplier * part.clip_norm, part.clip_norm) > MOST:
-        raise PlanError(
-            "sums over the population do not fit the whole numbers that ranks send",
-            where=f"part {part.name!r}",
-            expected=f"a population of at most 2^33 times the noise multiplier, {part.noise_multiplier:g}",
-            remedy="add more noise, or open a Vault in one process",
-        )
+        what = "sums over the population do not fit the whole numbers that ranks send"
+        expected = f"a population of at most 2^33 times the noise multiplier, {part.noise_multiplier:g}"
+        remedy = "add more noise, or open a Vault in one process"
+        raise PlanError(what, where=f"part {part.name!r}", expected=expected, remedy=remedy)
 
 
 def _lost(part: str, kind: str) -> MechanismError:
-    return MechanismError(
-        f"a rank failed in the step ({kind}); the step is burnt, and nothing was released",
-        where=part,
-        expected="every rank's answer to this step, once",
-        remedy="see what that rank wrote, and start the ranks again: the run goes on with the steps that are left",
-    )
+    what = f"a rank failed in the step ({kind}); the step is burnt, and nothing was released"
+    remedy = "see what that rank wrote, and start the ranks again: the run goes on with the steps that are left"
+    return MechanismError(what, where=part, expected="every rank's answer to this step, once", remedy=remedy)
 
 
 def _word(digest: bytes) -> int:

@@ -280,12 +280,9 @@ class UserVault(BaseVault):
         spec, state = self._part(run, part, RandomizedResponses), plain(state, where=part)
         d = self._width(run, spec, contribution, state)
         if d > spec.answers:
-            raise MechanismError(
-                f"{d} answers of one person",
-                where=part,
-                expected=f"at most {spec.answers}, which the plan pays for",
-                remedy="declare more answers in the plan, or give fewer",
-            )
+            what, expected = f"{d} answers of one person", f"at most {spec.answers}, which the plan pays for"
+            remedy = "declare more answers in the plan, or give fewer"
+            raise MechanismError(what, where=part, expected=expected, remedy=remedy)
         with self._lock:  # of two threads one gets the batch
             batch = self._unsummed(run, part)
             self.next_step(run, part)  # raises PlanExhausted
@@ -358,12 +355,10 @@ class UserVault(BaseVault):
         """The last batch, if this part of it was not released yet."""
         batch = self._batch
         if batch is None or batch.plan_id != run.plan_id or part in batch.summed:
-            raise LedgerError(
-                "there is no round of which this part was not released yet",
-                where=f"{run.plan.method} plan, part {part!r}",
-                expected="one round for each release of a part: a second one would double what a person adds",
-                remedy="call meet(run, actor) first",
-            )
+            what = "there is no round of which this part was not released yet"
+            expected = "one round for each release of a part: a second one would double what a person adds"
+            remedy = "call meet(run, actor) first"
+            raise LedgerError(what, where=f"{run.plan.method} plan, part {part!r}", expected=expected, remedy=remedy)
         return batch
 
     def _width(self, run: Run, part: Any, contribution: Contribution | Tally, state: Any) -> int:
@@ -481,12 +476,10 @@ def _vectors(
 
 
 def _users_failed(part: str, kind: str) -> MechanismError:
-    return MechanismError(
-        f"the users' own arrive or serve failed ({kind}); who was let in has contributed, and nothing was released",
-        where=f"UserVault.{part}",
-        expected="an answer for any people; those who do not answer have no rows",
-        remedy="mend it on invented people, where its whole message can be seen, and resume the plan",
-    )
+    what = f"the users' own arrive or serve failed ({kind}); who was let in has contributed, and nothing was released"
+    expected = "an answer for any people; those who do not answer have no rows"
+    remedy = "mend it on invented people, where its whole message can be seen, and resume the plan"
+    return MechanismError(what, where=f"UserVault.{part}", expected=expected, remedy=remedy)
 
 
 def _plan_error(plan: Plan, what: str, expected: str) -> PlanError:

@@ -277,9 +277,8 @@ class Vault(BaseVault):
         spec = run.part(part, AboveThreshold)
         if (clone is not None, world is not None) != (spec.source == "clones",) * 2:
             expected = "a clone and a world" if spec.source == "clones" else "neither a clone nor a world"
-            raise MechanismError(
-                f"the source is {spec.source!r}", where=part, expected=expected, remedy="change the call"
-            )
+            what = f"the source is {spec.source!r}"
+            raise MechanismError(what, where=part, expected=expected, remedy="change the call")
         if clone is not None:
             self._checks.clone(spec, clone)
             self._remember(run, self._checks.foreign)
@@ -317,12 +316,10 @@ class Vault(BaseVault):
         spec = run.part(part, Once)
         mechanism: Any = spec.mechanism
         if type(mechanism) not in RELEASES:
-            raise MechanismError(
-                f"{type(mechanism).__qualname__} is not a mechanism of tacit",
-                where=f"release_once({part!r})",
-                expected="a class of tacit.privacy.mechanisms, with its proof page",
-                remedy="bring your statistic into one of the proved mechanisms",
-            )
+            what = f"{type(mechanism).__qualname__} is not a mechanism of tacit"
+            expected = "a class of tacit.privacy.mechanisms, with its proof page"
+            remedy = "bring your statistic into one of the proved mechanisms"
+            raise MechanismError(what, where=f"release_once({part!r})", expected=expected, remedy=remedy)
         self._checks.mechanism(mechanism, where=part)
         self._remember(run, self._checks.foreign)
         self._take(run, spec)
@@ -386,9 +383,8 @@ class Vault(BaseVault):
         """
         if self._only is not None:
             expected = "mechanisms that the run's own plan pays for"
-            raise MechanismError(
-                "a look within a selection", where="nonprivate", expected=expected, remedy="look afterwards"
-            )
+            what = "a look within a selection"
+            raise MechanismError(what, where="nonprivate", expected=expected, remedy="look afterwards")
         self.ledger.note("nonprivate", reason)
         result = fn(self._records.columns)
         if folder is not None:
@@ -430,9 +426,8 @@ class Vault(BaseVault):
     def _require_one(self, part: str) -> None:
         if len(self.ledgers) != 1:
             expected = "one ledger: each replicate asks questions of its own"
-            raise MechanismError(
-                "there are several ledgers", where=part, expected=expected, remedy="open a vault for each"
-            )
+            what = "there are several ledgers"
+            raise MechanismError(what, where=part, expected=expected, remedy="open a vault for each")
 
 
 def _sigma(spec: Sum) -> float:

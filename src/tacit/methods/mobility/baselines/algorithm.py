@@ -83,12 +83,8 @@ def _simulators(
     people = vault.unit.size
     noise = {part.name: (part.noise_multiplier or 0.0) * part.clip_norm / people for part in plan.parts()}
     if plan.model == "markov" and len(vault.ledgers) > 1:
-        raise PlanError(
-            "the blocks of a chain are each ledger's own",
-            where="mobility.baselines",
-            expected="a vault with one ledger",
-            remedy="run replicates of this model one after another",
-        )
+        what, remedy = "the blocks of a chain are each ledger's own", "run replicates of this model one after another"
+        raise PlanError(what, where="mobility.baselines", expected="a vault with one ledger", remedy=remedy)
 
     def released(part: str, contribution: Any) -> Floats:
         return vault.noisy_sum(run, part, ZeroContribution(contribution) if plan.zero_contribution else contribution)

@@ -203,12 +203,9 @@ class State:
         try:
             self._restore(arrays)
         except (KeyError, TypeError, ValueError):
-            raise PlanError(
-                "the checkpoint is of another grid, or of another version of the method",
-                where=str(path),
-                expected="what the run was begun with",
-                remedy="resume with the same grid and version of tacit",
-            ) from None
+            what = "the checkpoint is of another grid, or of another version of the method"
+            expected, remedy = "what the run was begun with", "resume with the same grid and version of tacit"
+            raise PlanError(what, where=str(path), expected=expected, remedy=remedy) from None
 
     def _arrays(self) -> dict[str, Array]:
         return {

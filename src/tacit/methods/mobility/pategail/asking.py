@@ -42,12 +42,9 @@ def weights(allocation: Allocation, pilot: Float64, share: Float64, allocate: Al
         assert allocate is not None
         split = np.asarray(allocate(pilot.copy(), share.copy()), np.float64)
         if split.shape != pilot.shape or not np.isfinite(split).all() or not (split > 0).all():
-            raise PlanError(
-                "the allocation is not positive numbers, one for each thing that is asked",
-                where="pategail.fit",
-                expected=f"an array of shape {pilot.shape}, finite and above 0",
-                remedy="return such an array from allocate=",
-            )
+            what = "the allocation is not positive numbers, one for each thing that is asked"
+            expected = f"an array of shape {pilot.shape}, finite and above 0"
+            raise PlanError(what, where="pategail.fit", expected=expected, remedy="return such an array from allocate=")
     elif allocation == "paper":
         split = weights_of(pilot)
     elif allocation == "utility":

@@ -315,12 +315,10 @@ class PateGailPlan(plans.PrivatePlan):
         """
         self._require_people(unit)
         if self.starts == "copied" or self.laplace is not None:
-            raise PlanError(
-                "a plan of the paper's mode has the noise that it says, and is not calibrated",
-                where=f"{self.method} plan",
-                expected="Gaussian noise and starts that are private or given",
-                remedy="state what it costs with plan.account(...)",
-            )
+            what = "a plan of the paper's mode has the noise that it says, and is not calibrated"
+            expected = "Gaussian noise and starts that are private or given"
+            remedy = "state what it costs with plan.account(...)"
+            raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
 
     def account(self, *, unit: Unit, delta: float) -> PateGailPlan:

@@ -248,9 +248,7 @@ def _require_fit(plan: UcbVi, vault: UserVault) -> None:
     size = (plan.horizon + 1) * plan.states
     fits = isinstance(seen, Discrete) and seen.n == size and isinstance(done, Discrete) and done.n == plan.actions
     if not fits or paid.low[0] < 0 or paid.high[0] > plan.most:
-        raise PlanError(
-            "the people's observations, actions or rewards are not those of the plan",
-            where=f"{plan.method} plan",
-            expected=f"{size} observations (t S + s), {plan.actions} actions, rewards in [0, {plan.most:g}]",
-            remedy="serve people through tacit.envs.rollouts.Timed, or change the plan",
-        )
+        what = "the people's observations, actions or rewards are not those of the plan"
+        expected = f"{size} observations (t S + s), {plan.actions} actions, rewards in [0, {plan.most:g}]"
+        remedy = "serve people through tacit.envs.rollouts.Timed, or change the plan"
+        raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)

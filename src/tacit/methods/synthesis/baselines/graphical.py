@@ -174,12 +174,9 @@ def require_mbi() -> Any:
             warnings.filterwarnings("ignore", "JAX persistent compilation cache")
             import mbi
     except ImportError as error:
-        raise PlanError(
-            "the package mbi is missing",
-            where="graphical models (PGM, MST, AIM)",
-            expected="mbi and jax",
-            remedy="run `pip install 'tacit[marginals]'`, or use the baseline PrivSyn, which needs neither",
-        ) from error
+        what, expected = "the package mbi is missing", "mbi and jax"
+        remedy = "run `pip install 'tacit[marginals]'`, or use the baseline PrivSyn, which needs neither"
+        raise PlanError(what, where="graphical models (PGM, MST, AIM)", expected=expected, remedy=remedy) from error
     return mbi
 
 

@@ -191,10 +191,8 @@ def _start(plan: PateGanPlan, vault: Vault, pretrained: PretrainedGan | None, se
     provenance = None if pretrained is None else pretrained.provenance
     encoder = Encoder.from_bounds(vault.spec) if pretrained is None else pretrained.encoder
     if provenance != declared or encoder.spec != vault.spec:
-        raise PlanError(
-            "the starting point is not the pre-training that the plan declares, or has other public bounds",
-            where="pate_gan.fit",
-            expected=f"pretrained= with the provenance {declared!r}, encoded by the private data's own public spec",
-            remedy="pass the result of pretrain_gan for this very plan, with an encoder of vault.spec",
-        )
+        what = "the starting point is not the pre-training that the plan declares, or has other public bounds"
+        expected = f"pretrained= with the provenance {declared!r}, encoded by the private data's own public spec"
+        remedy = "pass the result of pretrain_gan for this very plan, with an encoder of vault.spec"
+        raise PlanError(what, where="pate_gan.fit", expected=expected, remedy=remedy)
     return build(plan, encoder, seed=seed) if pretrained is None else pretrained.networks(plan)

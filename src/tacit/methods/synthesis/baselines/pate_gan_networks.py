@@ -156,12 +156,10 @@ def pretrain_gan(
     # noise. Public: no private row is involved
     config = plan.pretraining
     if config is None:
-        raise DataError(
-            "there are public rows, but the plan does not pre-train",
-            where="pretrain_gan",
-            expected="PateGanPlan(pretraining=GanPretraining(...))",
-            remedy="declare where the public rows come from, or fit without them",
-        )
+        what = "there are public rows, but the plan does not pre-train"
+        expected = "PateGanPlan(pretraining=GanPretraining(...))"
+        remedy = "declare where the public rows come from, or fit without them"
+        raise DataError(what, where="pretrain_gan", expected=expected, remedy=remedy)
     generator, student = build(plan, encoder, seed=seed)
     optimizers = adam(generator, config.learning_rate), adam(student, config.learning_rate)
     random = torch.Generator().manual_seed(seed)

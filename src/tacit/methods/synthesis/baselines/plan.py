@@ -100,12 +100,10 @@ class Measurements:
 
     def __init__(self, plan: TablePlan, vault: Vault, progress: Progress | None) -> None:
         if plan.discretisation.spec != vault.spec:
-            raise PlanError(
-                "the plan cuts columns by other public bounds than the private data declare",
-                where=f"{plan.method} plan",
-                expected="a discretisation of the private data's own public spec",
-                remedy="build the plan with Discretisation(vault.spec, ...)",
-            )
+            what = "the plan cuts columns by other public bounds than the private data declare"
+            expected = "a discretisation of the private data's own public spec"
+            remedy = "build the plan with Discretisation(vault.spec, ...)"
+            raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
         self._run = vault.reserve(plan)
         if vault.touched(self._run):
             raise exhausted(self._run, PART)

@@ -260,9 +260,5 @@ def _curious(
 
 
 def _bad(what: str, expected: str) -> DataError:
-    return DataError(
-        what,
-        where="trajectories.pretrain",
-        expected=expected,
-        remedy="pass the trajectories that plan.pretraining declares, or pretraining=None without any",
-    )
+    remedy = "pass the trajectories that plan.pretraining declares, or pretraining=None without any"
+    return DataError(what, where="trajectories.pretrain", expected=expected, remedy=remedy)
