@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import plain_files
-from tacit.cli import simulators
 from tacit.cli.console import progress, say, say_json
 from tacit.cli.data_declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap
 from tacit.data import fields_of
@@ -21,6 +20,7 @@ from tacit.data.store import read_queried, read_unit
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
 from tacit.privacy.certificate.certificate import Certificate
+from tacit.study import simulators
 from tacit.study.folder import CERTIFICATE
 
 MINARI_METADATA = Path("data", "metadata.json")

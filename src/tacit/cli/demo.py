@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tacit.cli import simulators, synthesis_runs
+from tacit.cli import synthesis_runs
 from tacit.cli.console import progress, say
 from tacit.cli.data import simulate
 from tacit.cli.options import refused
@@ -31,6 +31,7 @@ from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
+from tacit.study import simulators
 from tacit.study.account import promised, thrown_away
 from tacit.study.folder import RunFolder, Stopwatch, finish, require_free, settings_of
 from tacit.study.narration import Advance

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from tacit import plain_files
-from tacit.cli import options, simulators
+from tacit.cli import options
 from tacit.cli.console import progress
 from tacit.cli.options import Missing, given
 from tacit.cli.plan_declarations import Imitate
@@ -24,6 +24,7 @@ from tacit.data.mobility.points import require_zone
 from tacit.errors import DataError, FileError
 from tacit.methods import mobility
 from tacit.methods.mobility import baselines, pategail
+from tacit.study import simulators
 from tacit.study.account import Words, promised
 from tacit.units import Unit
 

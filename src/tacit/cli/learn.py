@@ -18,7 +18,7 @@ import numpy as np
 from tacit import hub
 from tacit.agents.policies import Acting
 from tacit.agents.stacked import Stacked
-from tacit.cli import learn_plan, simulators
+from tacit.cli import learn_plan
 from tacit.cli.console import progress, say
 from tacit.cli.learn_plan import Plan, Planned, least_floor, opened, planned, require_sound, unit
 from tacit.cli.plan_declarations import Learn
@@ -37,6 +37,7 @@ from tacit.methods.experts.votes import PART
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.vault.vault import Vault
+from tacit.study import simulators
 from tacit.study.account import LEDGER, Account, Words, promised, thrown_away
 from tacit.study.folder import (
     CERTIFICATE,

@@ -16,11 +16,10 @@ from tacit.agents.features import Features, OneHot, Quadratic
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
-from tacit.cli import options, simulators, worlds
+from tacit.cli import options
 from tacit.cli.console import Console
 from tacit.cli.options import Missing, given
 from tacit.cli.plan_declarations import Clone, Learn
-from tacit.cli.worlds import LONGEST, OwnDomain
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec
 from tacit.envs.rollouts import Domain
@@ -30,7 +29,9 @@ from tacit.methods.experts.anchors import require_inside
 from tacit.methods.experts.consensus import CONSENSUS, Consensus
 from tacit.methods.experts.published import FLOOR, paper, published_setting
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
+from tacit.study import environments, simulators
 from tacit.study.account import require_unit
+from tacit.study.environments import LONGEST, OwnDomain
 from tacit.units import Unit
 
 if TYPE_CHECKING:
@@ -151,7 +152,10 @@ def opened(command: Learn) -> World | None:
             raise meaningless("--bounds", f"{command.world} without it: it has bounds of its own")
         return cast("World", populations.world(command.world))
     environment = OwnDomain(command.world, known=known)
-    spec, limit = worlds.public_spec(environment, worlds.read_bounds(command.bounds)), environment.limit or LONGEST
+    spec, limit = (
+        environments.public_spec(environment, environments.read_bounds(command.bounds)),
+        environment.limit or LONGEST,
+    )
     environment.try_out(command.seed)
     low, high = spec.reward.low[0], spec.reward.high[0]
     total = (min(0.0, low * limit), max(0.0, high * limit))
@@ -217,7 +221,9 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
         states = np.arange(spec.observation.n)
         anchors: Uniform | Given = Given.of(states)
     else:
-        declared = worlds.read_bounds(command.anchor_bounds, option="--anchor-bounds", form=worlds.BOX) or {}
+        declared = (
+            environments.read_bounds(command.anchor_bounds, option="--anchor-bounds", form=environments.BOX) or {}
+        )
         place = declared.get("observation", spec.observation if world is None else world.box)
         anchors = Uniform(
             low=place.low,

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from tacit.agents.heads import Gaussian
 from tacit.cli.console import say
 from tacit.cli.declarations import Export, Play
 from tacit.cli.options import refused, require_least
-from tacit.envs.rollouts import Remembered
+from tacit.data.spec import Box, PublicSpec
+from tacit.envs.rollouts import Domain, Remembered
 from tacit.envs.serving import Actor, returns
+from tacit.errors import DataError, PlanError
 from tacit.methods.experts.learned import Learned as Taught
 from tacit.methods.improvement import Improvement
-from tacit.methods.policy_gradient import Learned
+from tacit.methods.policy_gradient import Learned, OneHot, Policy
 from tacit.privacy.certificate.certificate import Release
+from tacit.study import simulators
 from tacit.study.policies import memory_of, released_policy
+
+if TYPE_CHECKING:
+    from tacit.envs.gym_domain import GymDomain
 
 
 def play(command: Play) -> None:
@@ -28,7 +37,6 @@ def play(command: Play) -> None:
         PlanError: no environment is given, or there are no episodes.
     """
     from tacit import hub
-    from tacit.cli import worlds
 
     require_least("play", command, episodes=1, seed=0)
     release = released_policy(command.policy)
@@ -38,7 +46,7 @@ def play(command: Play) -> None:
         where, what = f"play {command.policy}", "the policy says no environment"
         raise refused(where, what, "an environment", "name one with --environment")
     native = name == notes.get("environment")
-    domain, limit = worlds.playground(name, release.value.policy, render=command.render)
+    domain, limit = _playground(name, release.value.policy, render=command.render)
     horizon, repeat = (notes["horizon"], notes["repeat"]) if native else (limit, 1)
     _verified(release)
     actor, memory = _actor(release.value, command), memory_of(release.value)
@@ -46,7 +54,7 @@ def play(command: Play) -> None:
     paid = []
     for episode in range(command.episodes):
         generator = np.random.default_rng((command.seed, episode))
-        with worlds.rendering():
+        with _rendering():
             (played,) = returns(domain, actor, 1, 1, horizon=horizon, repeat=repeat, generator=generator)
         paid.append(float(played[0]))
         say(f"Episode {episode + 1}: {paid[-1]:g}")
@@ -70,11 +78,7 @@ def export(command: Export) -> None:
 
 
 def _actor(value: Learned | Taught | Improvement, command: Play) -> Actor:
-    """Who plays; only what people taught can draw its actions.
-
-    Raises:
-        PlanError: there is no averaged policy.
-    """
+    """Who plays; only what people taught can draw its actions."""
     if isinstance(value, Learned):
         return value.actor(greedy=command.greedy, average=command.averaged)
     if command.averaged:
@@ -88,3 +92,58 @@ def _verified(release: Release[Any]) -> None:
     """What the certificate promises, or that it promises nothing."""
     private = release.certificate.private
     say(f"Verified: {release.certificate.sentence}" if private else "NOT PRIVATE: its certificate promises nothing.")
+
+
+def _playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]:
+    """Where a policy is played, and its longest episode: Gymnasium's own environment, or one that is tacit's."""
+    from tacit.study.environments import LONGEST, TACITS_OWN, OwnDomain, own
+
+    builtin = own(name) if name in TACITS_OWN else None
+    populations = simulators.load("populations")
+    known = get_args(populations.Name)
+    if name in known:
+        world = populations.world(name)
+        builtin = world.domain, world.spec, world.evaluation
+    if builtin is not None:
+        if render:
+            what, expected = f"{name} has no pictures", "--render with one of Gymnasium's environments"
+            raise DataError(what, where="play", expected=expected, remedy="leave --render out")
+        domain, spec, limit = builtin
+    else:
+        environment = OwnDomain(name, known=(*TACITS_OWN, *known), **({"render_mode": "human"} if render else {}))
+        domain, spec, limit = environment, _spec_of(environment, policy), environment.limit or LONGEST
+    try:
+        policy.require_fit(spec)
+    except PlanError as error:
+        raise _unfit(name) from error
+    return domain, limit
+
+
+@contextmanager
+def _rendering() -> Iterator[None]:
+    """Turn Gymnasium's own error about a missing package, which comes with the first picture, into a sentence."""
+    import gymnasium
+
+    try:
+        yield
+    except gymnasium.error.DependencyNotInstalled:
+        what = "a package that shows the environment is not installed"
+        expected, remedy = "what Gymnasium draws with, such as pygame", "install it, or leave --render out"
+        raise DataError(what, where="play", expected=expected, remedy=remedy) from None
+
+
+def _spec_of(domain: GymDomain, policy: Policy) -> PublicSpec:
+    """The environment's spaces with the bounds that the policy has."""
+    features, head = policy.features, policy.head
+    observation = None if isinstance(features, OneHot) else Box(features.low, features.high)
+    action = Box(head.low, head.high) if isinstance(head, Gaussian) else None
+    try:
+        return domain.public_spec(observation=observation, action=action, reward=(-1.0, 1.0))
+    except DataError as error:
+        raise _unfit(domain.name) from error
+
+
+def _unfit(name: str) -> DataError:
+    what = f"the policy is not one for {name}"
+    expected = "an environment with observations and actions like those that the policy was learned from"
+    return DataError(what, where="play", expected=expected, remedy="choose another environment")

@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tacit.cli import options, simulators
+from tacit.cli import options
 from tacit.cli.console import Console, progress, say
 from tacit.cli.options import given
 from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
@@ -28,6 +28,7 @@ from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
+from tacit.study import simulators
 from tacit.study.account import require_unit
 from tacit.study.narration import Interrupted
 from tacit.units import Unit

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.cli import options, shards, simulators, synthesis_runs
+from tacit.cli import options, shards, synthesis_runs
 from tacit.cli.console import Console, complain, progress, say
 from tacit.cli.options import Missing, given
 from tacit.cli.plan_declarations import Synthesize
@@ -45,6 +45,7 @@ from tacit.methods.synthesis import trajectories
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.study import folder as run_folder
+from tacit.study import simulators
 from tacit.study.account import Account, Words
 from tacit.study.folder import RunFolder, Stopwatch, finish, require_free, say_private, settings_of
 from tacit.units import Unit

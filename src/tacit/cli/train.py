@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit import hub, plain_files
-from tacit.cli import options, train_report, worlds
+from tacit.cli import options, train_report
 from tacit.cli.console import progress, say
 from tacit.cli.plan_declarations import RECIPES, Train
-from tacit.cli.worlds import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, World, own
 from tacit.errors import FileError, LedgerError
 from tacit.evaluation.report import PolicyReport
 from tacit.evaluation.report.learning import Role
@@ -30,7 +29,9 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.user_vault import UserVault
+from tacit.study import environments
 from tacit.study.account import promised
+from tacit.study.environments import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, World, own
 from tacit.study.folder import (
     CERTIFICATE,
     REPORT,
@@ -311,7 +312,7 @@ def opened(command: Train) -> World:
         PlanError: an option is out of range, or does not fit the environment's recipe.
     """
     require_sound(command)
-    name, declared = command.environment, worlds.read_bounds(command.bounds)
+    name, declared = command.environment, environments.read_bounds(command.bounds)
     if declared is not None and name in TACITS_OWN:
         raise refused(f"--bounds with {name}", f"none: {name} has bounds of its own", "leave --bounds out")
     builtin = own(name) if declared is None else None
@@ -319,7 +320,7 @@ def opened(command: Train) -> World:
         domain, spec, limit = builtin
     else:
         environment = OwnDomain(name, known=TACITS_OWN)
-        domain, spec, limit = environment, worlds.public_spec(environment, declared), environment.limit or LONGEST
+        domain, spec, limit = environment, environments.public_spec(environment, declared), environment.limit or LONGEST
         environment.try_out(command.seed)
     longest, repeat = command.horizon or limit, command.repeat or 1
     if repeat > longest:

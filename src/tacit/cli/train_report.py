@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.cli.worlds import World
 from tacit.evaluation.report import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.learning import Role
 from tacit.methods.policy_gradient import Acting, AnyPlan, Learned, Votes, fit
@@ -19,6 +18,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.study.account import promised
+from tacit.study.environments import World
 from tacit.study.narration import Advance
 from tacit.tracking import TensorBoard
 

@@ -1,4 +1,4 @@
-"""Environments with the people in them: those of `tacit train` and `tacit play`, the user's own, and public bounds."""
+"""Environments by their names: tacit's own simulators, those of Gymnasium, the user's own, and their public bounds."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
 from tacit import plain_files
-from tacit.agents.heads import Gaussian
-from tacit.cli import simulators
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.envs.serving import Actor, SimulatedUsers, returns
-from tacit.errors import DataError, FileError, PlanError, TacitError
-from tacit.methods.policy_gradient import AnyPlan, OneHot, Policy
+from tacit.errors import DataError, FileError, TacitError
+from tacit.methods.policy_gradient import AnyPlan
 from tacit.methods.policy_gradient.recipes import Recipe
+from tacit.study import simulators
 
 TACITS_OWN = ("river-swim", "dosing-0", "dosing-1", "clinic")
 """Environments that Gymnasium does not know."""
@@ -120,71 +119,12 @@ class Returning:
         return self._users.serve(people, actor)
 
 
-def playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]:
-    """Where a policy is played, and its longest episode: Gymnasium's own environment, or one that is tacit's.
-
-    Raises:
-        DataError: the environment is unknown or not one for this policy, or it cannot be shown.
-    """
-    builtin = own(name) if name in TACITS_OWN else None
-    populations = simulators.load("populations")
-    known = get_args(populations.Name)
-    if name in known:
-        world = populations.world(name)
-        builtin = world.domain, world.spec, world.evaluation
-    if builtin is not None:
-        if render:
-            what, expected = f"{name} has no pictures", "--render with one of Gymnasium's environments"
-            raise DataError(what, where="play", expected=expected, remedy="leave --render out")
-        domain, spec, limit = builtin
-    else:
-        environment = OwnDomain(name, known=(*TACITS_OWN, *known), **({"render_mode": "human"} if render else {}))
-        domain, spec, limit = environment, _spec_of(environment, policy), environment.limit or LONGEST
-    _require_fit(name, policy, spec)
-    return domain, limit
-
-
-@contextmanager
-def rendering() -> Iterator[None]:
-    """Turn Gymnasium's own error about a missing package, which comes with the first picture, into a sentence."""
-    try:
-        yield
-    except gymnasium.error.DependencyNotInstalled:
-        what = "a package that shows the environment is not installed"
-        expected, remedy = "what Gymnasium draws with, such as pygame", "install it, or leave --render out"
-        raise DataError(what, where="play", expected=expected, remedy=remedy) from None
-
-
 def own(name: str) -> tuple[Domain, PublicSpec, int] | None:
     """One of tacit's own simulators, with its bounds and its longest episode."""
     registered = _REGISTERED.get(name)
     if registered is None:
         return None
     return cast(tuple[Domain, PublicSpec, int], simulators.load("gym").simulator(registered))
-
-
-def _spec_of(domain: GymDomain, policy: Policy) -> PublicSpec:
-    """The environment's spaces with the bounds that the policy has."""
-    features, head = policy.features, policy.head
-    observation = None if isinstance(features, OneHot) else Box(features.low, features.high)
-    action = Box(head.low, head.high) if isinstance(head, Gaussian) else None
-    try:
-        return domain.public_spec(observation=observation, action=action, reward=(-1.0, 1.0))
-    except DataError as error:
-        raise _unfit(domain.name) from error
-
-
-def _require_fit(name: str, policy: Policy, spec: PublicSpec) -> None:
-    try:
-        policy.require_fit(spec)
-    except PlanError as error:
-        raise _unfit(name) from error
-
-
-def _unfit(name: str) -> DataError:
-    what = f"the policy is not one for {name}"
-    expected = "an environment with observations and actions like those that the policy was learned from"
-    return DataError(what, where="play", expected=expected, remedy="choose another environment")
 
 
 class OwnDomain(GymDomain):
