@@ -170,8 +170,7 @@ def test_every_command_is_run_by_something() -> None:
     [
         ("imitate a.csv b.csv", ("--epsilon", "--out"), ("--population", "--zone", "the public grid", "--ledger")),
         ("imitate --city 300", ("--epsilon", "--delta", "--out"), ()),
-        ("learn logs --method consensus", ("--delta", "--out"), ("--population", "--world", "--present")),
-        ("learn logs --method return-weighted --population 50", ("--epsilon",), ("--returns",)),
+        ("learn logs --method consensus", ("--epsilon", "--out"), ()),
         ("synthesize d --method pre-pate-gan", ("--relation", "--population"), ("--public", "--provenance")),
         ("evaluate d --method ssp --policy uniform", ("--gamma", "--horizon"), ()),
         ("data import a.parquet", ("--unit", "--out"), ("--spec",)),

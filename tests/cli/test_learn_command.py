@@ -12,13 +12,15 @@ import onnxruntime
 import pytest
 
 from tacit import hub
-from tacit.cli import learn, main
+from tacit.cli import main
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import FolderColumns
 from tacit.data.trajectories import Trajectories
+from tacit.evaluation.report.experts import telling
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.study import experts as players
 from tacit.units import Unit
 from tacit_worlds import populations
 
@@ -67,17 +69,18 @@ def imported(folder: Path, *, discrete: bool = False, owners: int = 30, unit: ob
     return folder
 
 
-def test_a_dry_run_prints_the_promise_and_opens_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("learn", str(tmp_path / "nowhere"), "--out", str(tmp_path / "run"), "--population", "500", "--dry-run")
+def test_a_dry_run_prints_the_promise_and_opens_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = imported(tmp_path / "doctors")
+    (logs / "rewards.npy").write_bytes(b"whoever reads this fails")
+    words = ("learn", str(logs), "--out", str(tmp_path / "run"), "--population", "500", "--dry-run")
     assert run(*words, "--epsilon", "1", "--delta", "1e-4", "--unit", "doctor") == 0
     out = capsys.readouterr().out
     assert "promises (1, 0.0001)-differential privacy to every doctor." in out
     assert "1 noisy sum(s) over every doctor" in out
     assert "Protected: everything in one expert's log." in out
-    assert "two actions are assumed" in out
     assert "simulated" not in out
-    assert out.endswith("Dry run: no file was opened and nothing was spent.\n")
-    assert list(tmp_path.iterdir()) == []
+    assert out.endswith("Dry run: no record was read and nothing was spent.\n")
+    assert list(tmp_path.iterdir()) == [logs]
 
 
 def test_the_promise_of_a_consensus_names_the_threshold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +133,7 @@ def test_logs_that_memory_does_not_hold_teach_the_same(
     """Without noise nothing is random but the public seeds."""
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
-    monkeypatch.setattr(learn, "IN_MEMORY", 0)
+    monkeypatch.setattr(players, "IN_MEMORY", 0)
     written: list[str] = []
     finish = FolderColumns.finish
     monkeypatch.setattr(
@@ -331,7 +334,7 @@ def test_an_interruption_after_the_release_leaves_its_report(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(learn, "compared", stopped)
+    monkeypatch.setattr(players, "compare", stopped)
     folder = tmp_path / "run"
     assert run(*POLES, "--out", str(folder)) == 130
     told = capsys.readouterr().err
@@ -392,8 +395,8 @@ def test_the_telling_dimensions_are_those_that_decide() -> None:
     states = np.random.default_rng(0).uniform(-1, 1, (500, 4)) * [1.0, 100.0, 1.0, 1.0]
     push = 3 * states[:, 3] - 2 * states[:, 0] + 0.001 * states[:, 1]
     shares = np.stack([push > 0, push <= 0], axis=1).astype(float)
-    assert learn.telling(states, shares) == (0, 3)
-    assert learn.telling(states[:, :1], shares) == (0, 0)
+    assert telling(states, shares) == (0, 3)
+    assert telling(states[:, :1], shares) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -413,7 +416,7 @@ def test_the_telling_dimensions_are_those_that_decide() -> None:
         (("--world", "cart_pole", "--method", "return-weighted", "--clip-norm", "-1"), "clip_norm is -1"),
         (("--world", "cart_pole", "--method", "consensus", "--floor", "0.1", "--stop", "0.1"), "exclude each other"),
         (("--world", "cart_pole", "--delta", "0.1"), "delta 0.1 is not below 1 / population"),
-        (("FOLDER",), "--population is missing"),
+        (("FOLDER",), "--population and --world are missing"),
         (("FOLDER", "--population", "50", "--experts", "9"), "--experts has no meaning here"),
         (("LOGS", "--population", "50", "--method", "consensus"), "--world and --present are missing"),
         (("LOGS", "--population", "50", "--rounds", "2"), "--rounds needs --world"),
@@ -423,7 +426,7 @@ def test_the_telling_dimensions_are_those_that_decide() -> None:
         (("LOGS", "--population", "50", "--anchor-bounds", "WIDE"), "give --anchor-bounds with a box inside"),
         (("LOGS", "--population", "50", "--floor", "0.1"), "--floor has no meaning here"),
         (("LOGS", "--population", "50", "--world", "cart_pole"), "cart_pole is not the world of these logs"),
-        (("POLICIES", "--population", "50"), "policies come without --world"),
+        (("POLICIES", "--population", "50"), "--world is missing; expected a public simulator, for the policies"),
         (
             ("POLICIES", "--population", "50", "--world", "cart_pole", "--method", "consensus"),
             "--present is missing",
@@ -457,7 +460,7 @@ def test_bad_input_costs_nothing(
 def test_a_missing_folder_says_how_to_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("learn", str(tmp_path / "clinic"), "--population", "50", *PROMISE, "--out", str(tmp_path / "run"))
     assert run(*words) == 6
-    assert "import the logs first: tacit data import" in capsys.readouterr().err
+    assert "run `tacit data import` first" in capsys.readouterr().err
 
 
 def test_continuous_actions_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ COMMANDS: dict[methods.Task, type[PlanCommand]] = {
     "evaluate": verbs.Evaluate,
     "improve": verbs.Improve,
     "train": plan_declarations.Train,
-    "learn": plan_declarations.Learn,
+    "learn": verbs.Learn,
     "imitate": plan_declarations.Imitate,
     "align": policy_declarations.Align,
 }

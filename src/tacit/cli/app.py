@@ -68,7 +68,7 @@ FUNCTIONS: dict[type, str] = {
     verbs.Evaluate: "verbs.run",
     verbs.Improve: "verbs.run",
     plan_declarations.Train: "train.train",
-    plan_declarations.Learn: "learn.learn",
+    verbs.Learn: "verbs.run",
     plan_declarations.Imitate: "imitate.imitate",
     policy_declarations.Align: "align.align",
     policy_declarations.Complete: "align.complete",
@@ -93,7 +93,6 @@ _CONFIGURED = {kind.__name__.lower(): kind for kind in FUNCTIONS if issubclass(k
 """Commands that take --config, by their words."""
 _CONDITIONAL: dict[str, tuple[type, str]] = {
     "synthesize": (plan_declarations.Synthesize, "synthesize"),
-    "learn": (plan_declarations.Learn, "learn_plan"),
     "imitate": (plan_declarations.Imitate, "imitate_plan"),
     "data import": (data_declarations.DataImport, "imports"),
 }

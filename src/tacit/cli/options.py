@@ -19,6 +19,7 @@ from tacit import methods, plain_files
 from tacit.errors import FileError
 from tacit.parameters import current
 from tacit.study.words import Missing as Missing
+from tacit.study.words import hidden as hidden
 from tacit.study.words import in_words as in_words
 from tacit.study.words import meaningless as meaningless
 from tacit.study.words import named as named
@@ -124,19 +125,6 @@ def require_least(where: str, command: object, **least: int) -> None:
             raise refused(
                 where, f"{named(name)} is {value}", f"a whole number >= {number}", f"give {suggestion}, or leave it out"
             )
-
-
-def hidden(where: str, text: str, none: str) -> tuple[int, ...]:
-    """Widths of hidden layers ("64-64") of a policy; `none` is the word for no layers.
-
-    Raises:
-        PlanError: it is something else.
-    """
-    widths = () if text == none else tuple(text.split("-"))
-    if not all(width.isascii() and width.isdigit() and 1 <= int(width) <= 4_096 for width in widths):
-        expected = f'"{none}", or the widths of hidden layers ("64-64")'
-        raise refused(where, f"--policy is {text!r}", expected, "write it so")
-    return tuple(int(width) for width in widths)
 
 
 def config_of(words: Sequence[str]) -> Path | None:

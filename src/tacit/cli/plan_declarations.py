@@ -18,28 +18,20 @@ if TYPE_CHECKING:
     Baseline = str
     SynthesisMethod = str
     TrainMethod = str
-    ExpertMethod = str
     MobilityMethod = str
 else:
     Baseline = Literal[list_baselines()]
     SynthesisMethod = Literal[list_names("synthesize")]
     TrainMethod = Literal[list_names("train")]
-    ExpertMethod = Literal[list_names("learn")]
     MobilityMethod = Literal[list_names("imitate")]
 RowsFormat = Literal["parquet", "csv", "npz", "minari", "folder"]
 """What synthetic rows are written as."""
-Activation = Literal["relu", "tanh"]
-"""Between the layers of a network."""
 RECIPES: Literal["recipe"] = "recipe"
 """The choice of the environment's own recipe."""
 Critic = Literal["recipe", "none", "local", "private"]
 """What each person's actions are judged against; the paper's shared critic exists with --paper alone."""
 Correlation = Literal["recipe", "toeplitz", "independent", "tree"]
 """How the noise of one round is related to that of the rounds before."""
-Clone = Literal["linear", "quadratic", "mlp"]
-"""What an expert's clone is: linear in the observation, in its products of two, or a small network."""
-Learner = Literal["cql", "dqn", "bc"]
-"""Losses of `tacit.agents.learners`."""
 Critics = Literal["linear", "table", "samples", "gradient"]
 """Kinds of `pategail.PateGailPlan`."""
 Noise = Literal["server", "shared", "device"]
@@ -266,90 +258,6 @@ class Train(PlanCommand):
     tensorboard: bool = False
     resume: bool = False
     dry_run: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-@of_plans("learn")
-class Learn(Spending):
-    """Learn one policy from many experts, with differential privacy for every expert.
-
-    Args:
-        source: folder of the experts' private logs (`tacit data import` writes one, --unit EXPERT_ID), or of their
-            policies, one .safetensors or .onnx file each, which are played in --world. Without it, a population of
-            --world is simulated.
-        out: folder of the run.
-        population: how many experts there could be, as the public knows; never counted from the data. Of a simulated
-            population, the experts in it.
-        unit: what one protected expert is called, in the singular ("doctor").
-        method: "votes" of clones at public states; "return-weighted" imitation; "consensus" prefixes and private
-            training.
-        world: public simulator: cart_pole, acrobot, lunar_lander, hiv, or any id that Gymnasium knows. Logs need none,
-            except for consensus prefixes; with one, the report says what the policy returns there.
-        bounds: JSON file with public bounds of what a Gymnasium environment leaves open (as for `tacit train`).
-        experts: how many are simulated.
-        kind: of the simulated ones: good, or mixed with bad ones.
-        episodes: how many each expert plays in --world, where policies are played.
-        horizon: most steps of such an episode; by default the world's own.
-        floor: probability of every action but their best one with which policies are played; for consensus prefixes it
-            is also what keeps one action from telling an expert.
-        activation: between the layers of policies whose files do not say it; by default relu.
-        simulated: declare that nobody is behind the policies in the folder.
-        anchors: how many public states the experts vote at.
-        anchor_bounds: JSON file {"observation": [[LOWS], [HIGHS]]} of the box they are drawn from; by default the
-            bounds of the records.
-        clone: what stands for an expert; by default linear, and an mlp in lunar_lander and hiv.
-        policy: "linear", or the widths of a tanh network ("32" or "64-64"); by default like the clone.
-        returns: public LOW HIGH of an episode's return; experts count by theirs (votes and return-weighted).
-        learner: the loss of the training on consensus: conservative or plain Q-learning, or imitation.
-        prefixes: how many trajectories are drawn for the consensus.
-        present: public lower bound on how many experts there are (consensus).
-        stop: chance of a random end of a prefix at each step, in place of --floor; by default 0.02.
-        queried: draw the trajectories of the experts' own policies, not of their clones'. The promise then covers the
-            policies alone.
-        paper: the settings of arXiv:2411.13598 for --world at --epsilon 10, 7.5 or 5, which is what that paper claims;
-            the promise, the certificate and the budget say what holds. Consensus of the experts' own policies;
-            --steps shortens it, since the paper trains for millions.
-        evaluate: over how many episodes in --world returns are measured.
-        seed: of simulated experts, of what they play and of evaluations (never of the privacy noise, which is secret).
-    """
-
-    source: Positional[Path | None] = None
-    out: Path
-    population: int | None = None
-    unit: str = "expert"
-    method: ExpertMethod = "votes"
-    world: str | None = None
-    bounds: Path | None = None
-    experts: int | None = None
-    kind: Literal["good", "mixed"] | None = None
-    episodes: int | None = None
-    horizon: int | None = None
-    floor: float | None = None
-    activation: Activation | None = None
-    simulated: bool = False
-    anchors: int | None = None
-    anchor_bounds: Path | None = None
-    clone: Clone | None = None
-    policy: str | None = None
-    returns: tuple[float, float] | None = None
-    learner: Learner | None = None
-    prefixes: int | None = None
-    present: int | None = None
-    stop: float | None = None
-    queried: bool = False
-    paper: bool = False
-    evaluate: int = 100
-    seed: int = 0
-
-    @property
-    def simulates(self) -> bool:
-        """Whether the experts are made up here."""
-        return self.source is None
-
-    @property
-    def sources(self) -> tuple[Path, ...]:
-        """All records that the ledger pays for."""
-        return (self.out / "experts" if self.source is None else self.source,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from tacit.methods.experts.learned import Learned as Taught
 from tacit.methods.improvement import Improvement
 from tacit.methods.policy_gradient import Learned, OneHot, Policy
 from tacit.privacy.certificate.certificate import Release
-from tacit.study import simulators
 from tacit.study.policies import memory_of, released_policy
 
 if TYPE_CHECKING:
@@ -96,13 +95,11 @@ def _verified(release: Release[Any]) -> None:
 
 def _playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]:
     """Where a policy is played, and its longest episode: Gymnasium's own environment, or one that is tacit's."""
-    from tacit.study.environments import LONGEST, TACITS_OWN, OwnDomain, own
+    from tacit.study.environments import LONGEST, TACITS_OWN, OwnDomain, list_worlds, own, world_of
 
-    builtin = own(name) if name in TACITS_OWN else None
-    populations = simulators.load("populations")
-    known = get_args(populations.Name)
+    builtin, known = own(name) if name in TACITS_OWN else None, list_worlds()
     if name in known:
-        world = populations.world(name)
+        world = world_of(name, None, 0)
         builtin = world.domain, world.spec, world.evaluation
     if builtin is not None:
         if render:

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tyro.conf import Positional, arg
@@ -21,6 +21,9 @@ CERTIFICATE = "certificate.json"
 
 _STUDY = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta")
 """What a command tells the study of its records."""
+
+
+_Perhaps = Positional[Path | None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,24 +43,32 @@ class VerbCommand(PlanCommand):
     json: bool = False
 
 
-def command_of(verb: Task) -> type[VerbCommand]:
-    """The class of a command: the words of a study, those of its verb, and the options of its methods' plans."""
-    method = getattr(Study, verb)
+def command_of(verb: Task, **usual: Any) -> type[VerbCommand]:
+    """The class of a command: the words of a study, those of its verb, and the options of its methods' plans.
+
+    Args:
+        verb: the method of `Study`.
+        usual: values of words that a study needs and this command does not.
+    """
+    method, usual = getattr(Study, verb), {"population": dataclasses.MISSING, **usual}
     fields: list[tuple[str, Any, Any]] = []
+    if "data" in usual:
+        fields.append(("data", _Perhaps, dataclasses.field(default=usual["data"])))
     for function, names in ((Study.__init__, _STUDY), (method, _own(method))):
         meanings, parameters = _meanings(function), inspect.signature(function).parameters
         written = SimpleNamespace(__annotations__={name: parameters[name].annotation for name in names})
         hints = get_type_hints(written, inspect.unwrap(function).__globals__)
         for name in names:
-            kind = Literal[list_names(verb)] if name == "method" else _in_words(hints[name])
-            default = parameters[name].default
+            default = usual.get(name, parameters[name].default)
             default = dataclasses.MISSING if default is inspect.Parameter.empty else default
+            kind = _in_words(hints[name], required=default is dataclasses.MISSING)
+            kind = Literal[list_names(verb)] if name == "method" else kind
             fields.append((name, Annotated[kind, arg(help=meanings[name])], dataclasses.field(default=default)))
     options = made(verb)
     for name, (kind, meaning) in options.items():
         fields.append((name, Annotated[kind | None, arg(help=meaning)], dataclasses.field(default=None)))
     text = (inspect.getdoc(method) or "").partition("\n\nArgs:")[0]
-    namespace = {"__doc__": text, "_made": tuple(options), "_verb": verb}
+    namespace = {"__doc__": text, "_made": tuple(options), "_verb": verb, "_reads": "data" not in usual}
     return dataclasses.make_dataclass(
         verb.capitalize(), fields, bases=(VerbCommand,), namespace=namespace, frozen=True, kw_only=True
     )
@@ -75,7 +86,8 @@ def _told(command: Any) -> dict[str, Any]:
     """What `--json` prints: the promise, and what was released under it."""
     from tacit.data.store import read_spec
 
-    read_spec(command.data)  # refuses anything but a folder of records, in the words of one
+    if command._reads:
+        read_spec(command.data)  # refuses anything but a folder of records, in the words of one
     study = Study(command.data, **{name: getattr(command, name) for name in _STUDY}, narrator=console.Console())
     words = {name: getattr(command, name) for name in _own(getattr(Study, command._verb))} | command.settings
     if command.dry_run:
@@ -88,11 +100,12 @@ def _told(command: Any) -> dict[str, Any]:
     return {"promise": str(request.plan), **figures, "certificate": str(command.out / CERTIFICATE)}
 
 
-def _in_words(kind: Any) -> Any:
+def _in_words(kind: Any, *, required: bool) -> Any:
     """The type of an argument as a command line has it: there, what may be an object is said in words."""
-    if get_origin(kind) in (Union, UnionType) and Any in get_args(kind):
-        return Union[tuple(each for each in get_args(kind) if each is not Any)]  # noqa: UP007
-    return kind
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    never = {Any, NoneType} if required else {Any}
+    return Union[tuple(each for each in get_args(kind) if each not in never)]  # noqa: UP007
 
 
 def _own(method: Callable[..., Any]) -> tuple[str, ...]:
@@ -117,5 +130,9 @@ if TYPE_CHECKING:
 
     class Improve(VerbCommand):
         """As it is made below."""
+
+    class Learn(VerbCommand):
+        """As it is made below."""
 else:
     Evaluate, Improve = command_of("evaluate"), command_of("improve")
+    Learn = command_of("learn", data=None, unit="expert", population=None)

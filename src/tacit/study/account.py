@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -187,13 +187,16 @@ class Account:
             KeyboardInterrupt: as it came; an `Interrupted` if this run had charged or claimed something and cannot be
                 resumed.
         """
-        if self.inside and run is not None:
-            opened: AbstractContextManager[Ledger] = Ledger(
-                run.inside(LEDGER), self.unit, epsilon=self.epsilon, delta=self.delta
-            )
-        else:
-            opened = self._beside_records()
-        with opened as ledger:
+        with ExitStack() as stack:
+            if self.inside:  # without a folder of the run, nothing is kept: nobody is behind the records
+                if run is None:
+                    path = Path(stack.enter_context(tempfile.TemporaryDirectory()), LEDGER)
+                else:
+                    path = run.inside(LEDGER)
+                opened: AbstractContextManager[Ledger] = Ledger(path, self.unit, epsilon=self.epsilon, delta=self.delta)
+            else:
+                opened = self._beside_records()
+            ledger = stack.enter_context(opened)
             try:
                 yield ledger
             except PlanExhausted:

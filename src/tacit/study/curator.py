@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.study.narration import Narrator
-from tacit.units import Unit
+from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
     from tacit.study.account import Account, Words
@@ -21,27 +21,38 @@ class Curator:
 
     Args:
         source: the records; only their public parts are known.
-        unit: whom every promise is made to.
+        relation, population: what neighbouring data sets differ in, and how many units there could be; None where
+            nobody declared it, and every promise is refused.
         ledger: file of the budget, where it does not lie beside the records.
         budget_epsilon, budget_delta: the whole budget, where it was declared.
         narrator: is told what is promised and how far a run is.
     """
 
     source: Source
-    unit: Unit
+    relation: Relation
+    population: int | None
     ledger: Path | None
     budget_epsilon: float | None
     budget_delta: float | None
     narrator: Narrator
 
     @property
+    def unit(self) -> Unit:
+        """Whom every promise is made to.
+
+        Raises:
+            PlanError: the population is missing or below 2.
+        """
+        return Unit(self.source.unit, self.relation, self.population)
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         """What the study itself was told, as the options of a run."""
         return {
-            "data": self.source.name,
-            "unit": self.unit.name,
-            "population": self.unit.population,
-            "relation": self.unit.relation,
+            "data": None if self.source.place is None else self.source.name,
+            "unit": self.source.unit,
+            "population": self.population,
+            "relation": self.relation,
             "ledger": self.ledger,
             "budget_epsilon": self.budget_epsilon,
             "budget_delta": self.budget_delta,
@@ -70,6 +81,7 @@ class Curator:
             ledger=self.ledger,
             budget_epsilon=self.budget_epsilon,
             budget_delta=self.budget_delta,
+            simulated=self.source.place is None,
             resumes=resumes,
             narrator=self.narrator,
         )

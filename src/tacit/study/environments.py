@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import gymnasium
 import numpy as np
@@ -26,6 +26,10 @@ from tacit.errors import DataError, FileError, TacitError
 from tacit.methods.policy_gradient import AnyPlan
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.study import simulators
+from tacit.study.words import meaningless
+
+if TYPE_CHECKING:
+    from tacit_worlds.populations import World as Experts
 
 TACITS_OWN = ("river-swim", "dosing-0", "dosing-1", "clinic")
 """Environments that Gymnasium does not know."""
@@ -125,6 +129,33 @@ def own(name: str) -> tuple[Domain, PublicSpec, int] | None:
     if registered is None:
         return None
     return cast(tuple[Domain, PublicSpec, int], simulators.load("gym").simulator(registered))
+
+
+def list_worlds() -> tuple[str, ...]:
+    """The worlds that experts are simulated in."""
+    return get_args(simulators.load("populations").Name)
+
+
+def world_of(named: str | Any, bounds: Path | None, seed: int) -> Experts:
+    """The world of experts of this name, or any environment of Gymnasium as one; nobody is met.
+
+    Raises:
+        FileError: the file of bounds cannot be read.
+        DataError: the environment is unknown, fails, or has no public bounds.
+        PlanError: the world has bounds of its own.
+    """
+    populations, known = simulators.load("populations"), list_worlds()
+    if isinstance(named, populations.World) or named in known:
+        if bounds is not None:
+            raise meaningless("learn", "--bounds", "an environment of Gymnasium: this world has bounds of its own")
+        return cast("Experts", populations.world(named) if named in known else named)
+    environment = OwnDomain(named, known=known)
+    spec, limit = public_spec(environment, read_bounds(bounds)), environment.limit or LONGEST
+    environment.try_out(seed)
+    total = (min(0.0, spec.reward.low[0] * limit), max(0.0, spec.reward.high[0] * limit))
+    space = spec.observation
+    box = space if isinstance(space, Box) else Box((0.0,), (space.n - 1.0,))
+    return cast("Experts", populations.World(environment.name, environment, spec, limit, limit, total, box, ()))
 
 
 class OwnDomain(GymDomain):

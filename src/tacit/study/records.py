@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ class Source:
 
     Args:
         name: what they are called where something is refused.
-        spec: their public bounds.
+        bounds: their public ones; None of policies of experts, which `learn` plays, and where it simulates experts.
         unit: what one protected unit is, in the singular.
         simulated: whether nobody is behind them.
         place: the folder or file that their ledger lies beside; None for records in memory.
@@ -33,11 +34,22 @@ class Source:
     """
 
     name: str
-    spec: PublicSpec
+    bounds: PublicSpec | None
     unit: str
     simulated: bool
     place: Path | None
     open: Callable[[], Trajectories]
+
+    @property
+    def spec(self) -> PublicSpec:
+        """Their public bounds.
+
+        Raises:
+            DataError: there are no records.
+        """
+        if self.bounds is None:
+            raise _absent(self.name)
+        return self.bounds
 
 
 def source_of(
@@ -52,7 +64,7 @@ def source_of(
 
     Args:
         records: a folder that `tacit data import` wrote, `Trajectories`, a file of a table (.csv, .parquet ...), or a
-            table of pandas, Polars, Arrow or DuckDB.
+            table of pandas, Polars, Arrow or DuckDB; for `learn` also a folder of policies, or None.
         unit: of a folder or of `Trajectories`, what one unit is; of a table, the column of its ids, or ":transition" or
             ":episode".
         spec: public bounds, or their file; needed for a table, and nothing else has them to be said.
@@ -73,6 +85,9 @@ def source_of(
     if isinstance(records, Trajectories):
         path = folder_of(records)  # whose ledger lies beside the folder
     table = not isinstance(records, Trajectories) and (path is None or not (path / "spec.json").is_file())
+    if records is None or (table and path is not None and path.is_dir() and spec is None and not reading):
+        name = "Study" if path is None else str(path)
+        return Source(name, None, unit, records is None, path, partial(_nothing, name))
     if table and (path is None or path.exists()):
         return _table(records, path, unit, spec, ledger, **reading)
     if table and spec is not None:
@@ -92,6 +107,16 @@ def source_of(
     known, simulated, _ = read_spec(path)
     require_unit(path, unit, narrator)
     return Source(str(path), known, unit, simulated, path, lambda: Trajectories.open(path))
+
+
+def _nothing(where: str) -> Trajectories:
+    raise _absent(where)
+
+
+def _absent(where: str) -> DataError:
+    what, expected = "there are no records", "a folder that `tacit data import` wrote, or in Python a table with spec="
+    remedy = "import them first; policies of experts, and simulated ones, are for `learn` alone"
+    return DataError(what, where=where, expected=expected, remedy=remedy)
 
 
 def _required(ledger: Path | None) -> Path:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import PlanError
 from tacit.study import evaluate as evaluating
 from tacit.study import improve as improving
+from tacit.study import learn as learning
 from tacit.study.narration import Narrator, Quiet, in_python
 from tacit.study.verbs import Request, carried_out, plain, verb
 from tacit.units import Relation, Unit
@@ -29,9 +30,10 @@ class Study:
 
     Args:
         records: folder of the private records (`tacit data import` writes one). In Python also a file of a table, a
-            table of pandas, Polars, Arrow or DuckDB, or `Trajectories`.
+            table of pandas, Polars, Arrow or DuckDB, or `Trajectories`. None where `learn` simulates experts.
         unit: what one protected unit is, in the singular ("patient"). In Python also the column of a table's ids.
-        population: how many units there could be, as the public knows; never counted from the data.
+        population: how many units there could be, as the public knows; never counted from the data. In Python it may be
+            left out where `learn` simulates experts.
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
         ledger: file of the budget of these records; by default beside them (DATA.ledger).
         budget_epsilon: the whole budget of the records, when the ledger is new (by default: the first run alone).
@@ -54,7 +56,7 @@ class Study:
         records: Any,
         *,
         unit: str,
-        population: int,
+        population: int | None = None,
         relation: Relation = "add_or_remove",
         ledger: Path | None = None,
         budget_epsilon: float | None = None,
@@ -70,9 +72,12 @@ class Study:
         with in_python(narrator):
             place = None if ledger is None else Path(ledger)
             source = source_of(records, unit, spec, place, narrator, **reading)
+            if population is not None:
+                Unit(source.unit, relation, population)  # refused at once, and not by the first verb
             self.curator = Curator(
                 source=source,
-                unit=Unit(source.unit, relation, population),
+                relation=relation,
+                population=population,
                 ledger=place,
                 budget_epsilon=budget_epsilon,
                 budget_delta=budget_delta,
@@ -81,6 +86,7 @@ class Study:
 
     evaluate = verb(evaluating.evaluate)
     improve = verb(improving.improve)
+    learn = verb(learning.learn)
 
     @property
     def unit(self) -> Unit:

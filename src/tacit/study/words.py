@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tacit import methods, parameters
 from tacit.errors import PlanError
@@ -62,3 +63,28 @@ def require_given(where: str, missing: Sequence[Missing]) -> None:
     if missing:
         expected = "; ".join(f"{option.name}, {option.expected}" for option in missing)
         raise refused(where, f"{in_words([option.name for option in missing])} are missing", expected, "give them all")
+
+
+def require_least(where: str, given: Mapping[str, Any], **least: int) -> None:
+    """Refuse whole numbers that are too small.
+
+    Raises:
+        PlanError: the first such word.
+    """
+    for name, number in least.items():
+        if given.get(name, number) < number:
+            expected, remedy = f"a whole number >= {number}", "give such a number, or leave it out"
+            raise refused(where, f"{named(name)} is {given[name]}", expected, remedy)
+
+
+def hidden(where: str, text: str, none: str) -> tuple[int, ...]:
+    """Widths of hidden layers ("64-64") of a policy; `none` is the word for no layers.
+
+    Raises:
+        PlanError: it is something else.
+    """
+    widths = () if text == none else tuple(text.split("-"))
+    if not all(width.isascii() and width.isdigit() and 1 <= int(width) <= 4_096 for width in widths):
+        expected = f'"{none}", or the widths of hidden layers ("64-64")'
+        raise refused(where, f"--policy is {text!r}", expected, "write it so")
+    return tuple(int(width) for width in widths)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from markupsafe import Markup
@@ -13,6 +14,9 @@ from tacit.errors import DataError
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import Array, Axis, number, span
+
+if TYPE_CHECKING:
+    from tacit.methods.experts import Learned
 
 Level = Literal["logs", "policies"]
 """What of an expert the promise covers: every record that they contributed, or only how they decide."""
@@ -61,6 +65,8 @@ _KINDS = {
 _CLOSED = frozenset({"fit: steps", "fit: rate", "fit: seed"})
 """Of a descent; without effect where there is a closed form."""
 _BINS = 20
+_MARKS = 2_000
+"""States in the picture, the first ones of the public anchors."""
 _NEARLY_ALL = 0.9
 """Of the experts: a share from which on the page speaks of agreement."""
 _MUCH = 0.05
@@ -368,3 +374,53 @@ def settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     unused = set(_CLOSED) if flat.get("fit: loss") == "squares" and flat.get("policy", "").count("-") == 1 else set()
     unused |= {"horizon", "explore"} if flat.get("rounds") == 1 else set()
     return blocks.pairs({name: value for name, value in flat.items() if name not in unused}, _NAMES)
+
+
+# What a report shows of a released value.
+
+
+def votes_of(value: Learned, dimensions: Sequence[str] = ()) -> Votes | None:
+    """The picture of where experts agree, over the two of these dimensions that tell most of their choice."""
+    if value.agreement is None:
+        return None
+    states, shares = value.agreement.states[0], value.agreement.shares[0]
+    unit, actions = value.plan.unit, shares.shape[1]
+    part: Any = value.plan.parts()[0]  # the votes are all that there is
+    assert unit is not None
+    noise = part.clip_norm * (part.noise_multiplier or 0.0) / unit.size * math.sqrt(1 - 1 / actions)
+    if states.ndim == 1:
+        states, (i, j), names = np.stack([states, np.zeros_like(states)], axis=1), (0, 1), ["state", " "]
+    else:
+        (i, j), names = telling(states, shares), list(dimensions)
+        if len(names) != states.shape[1]:
+            names = [f"observation_{k}" for k in range(states.shape[1])]
+    shown = slice(_MARKS)
+    return Votes(
+        x=names[i],
+        y=names[j],
+        positions=states[shown][:, [i, j]].astype(np.float64),
+        actions=actions,
+        choice=shares[shown].argmax(axis=1).astype(np.float64),
+        share=np.clip(shares[shown].max(axis=1), 0.0, 1.0),
+        error=noise,
+    )
+
+
+def telling(states: Array, shares: Array) -> tuple[int, int]:
+    """The two dimensions with the largest slopes of a linear fit of the noisy shares, in order."""
+    if states.shape[1] < 2:
+        return 0, 0
+    x = (states - states.mean(axis=0)) / np.maximum(states.std(axis=0), 1e-12)
+    slopes, *_ = np.linalg.lstsq(x.astype(np.float64), shares - shares.mean(axis=0), rcond=None)
+    first, second = sorted(np.argsort(-np.linalg.norm(slopes, axis=1), kind="stable")[:2].tolist())
+    return first, second
+
+
+def consensus_of(value: Learned) -> Consensus | None:
+    """The lengths of the prefixes that were released, beside the threshold."""
+    if value.prefixes is None:
+        return None
+    part: Any = value.plan.parts()[0]  # the prefixes come first
+    return Consensus(
+        value.prefixes[0].lengths.astype(np.float64), part.horizon, part.thresholds.threshold, part.experts
+    )
