@@ -14,7 +14,7 @@ import experiments.fuzz_mutations as change
 from experiments.fuzz_bombs import tensor_bomb
 from experiments.fuzz_cases import GRID, SPEC, UNIT, Reader, days, trajectories
 from tacit import Box, Certificate, Ledger, Vault, hub
-from tacit.cli import generate, imitate_plan, worlds
+from tacit.cli import generate, worlds
 from tacit.data import spec_files
 from tacit.data.mobility import trips
 from tacit.privacy.certificate.certificate import Release
@@ -23,6 +23,7 @@ from tacit.privacy.ledger import store as ledger_store
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.state import replay
 from tacit.study.folder import RunFolder
+from tacit.study.movement import read_grid
 
 SECRET = bytes(range(32))
 PLAN_ID = "0123456789abcdef"
@@ -289,6 +290,6 @@ READERS = (
     Reader("beside generated days", "days.csv.json", _beside, _read_days, _JSON, _day_digest),
     Reader("public bounds", "spec.json", _json(SPEC.to_json()), lambda f: spec_files.read(f / "spec.json"), _JSON),
     Reader("bounds", "b.json", _json(_PLAIN), lambda f: worlds.read_bounds(f / "b.json"), _JSON),
-    Reader("grid", "grid.json", _json(GRID.to_json()), lambda f: imitate_plan.read_grid(f / "grid.json"), _JSON),
+    Reader("grid", "grid.json", _json(GRID.to_json()), lambda f: read_grid(f / "grid.json"), _JSON),
     Reader("run", "run.json", _json(_RUN), lambda f: RunFolder(f).read(), _JSON),
 )

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli import imitate, main
+from tacit.cli import main
+from tacit.study import imitate
 
 
 @pytest.fixture(autouse=True)

@@ -169,7 +169,7 @@ def test_every_command_is_run_by_something() -> None:
     ("words", "always", "here"),
     [
         ("imitate a.csv b.csv", ("--epsilon", "--out"), ("--population", "--zone", "the public grid", "--ledger")),
-        ("imitate --city 300", ("--epsilon", "--delta", "--out"), ()),
+        ("imitate --city 300", ("--epsilon", "--out"), ()),
         ("learn logs --method consensus", ("--epsilon", "--out"), ()),
         ("synthesize d --method pre-pate-gan", ("--relation", "--population"), ("--public", "--provenance")),
         ("evaluate d --method ssp --policy uniform", ("--gamma", "--horizon"), ()),

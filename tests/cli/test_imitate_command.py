@@ -15,8 +15,7 @@ from tests.data.test_position_files import geometry, geopackage
 from tests.private_files import open_to_others
 
 from tacit import hub
-from tacit.cli import imitate, main
-from tacit.cli.imitate_plan import cut
+from tacit.cli import main
 from tacit.data.mobility.grids import H3Grid, RegularGrid
 from tacit.errors import DataError
 from tacit.evaluation.movement.divergences import map_advice
@@ -24,6 +23,8 @@ from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.study import imitate
+from tacit.study.movement import cut
 from tacit_worlds.city import city
 
 TOWN = ("--city", "60", "--days", "4", "--delta", "1e-3")
@@ -83,7 +84,7 @@ def test_a_dry_run_prints_the_promise_and_opens_no_file(tmp_path: Path, capsys: 
     assert "promises (2, 1e-05)-differential privacy to every rider." in out
     assert "Protected: everything of one rider." in out
     assert "simulated" not in out
-    assert out.endswith("Dry run: no file was opened and nothing was spent.\n")
+    assert out.endswith("Dry run: no record was read and nothing was spent.\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -211,7 +212,7 @@ def test_points_in_and_nothing_of_them_in_the_report(
     assert run(*words, "--out", str(tmp_path / "again")) == 3
     assert "this very imitation was begun before and is paid for" in capsys.readouterr().err
     assert run(*words, "--seed", "1", "--unit", "rider", "--out", str(tmp_path / "again")) == 3
-    assert "protects every person of 60" in capsys.readouterr().err
+    assert "protects every user of 60" in capsys.readouterr().err
     assert run(*(word if word != "4" else "3" for word in words), "--out", str(tmp_path / "again")) == 3
     assert "the budget of these people does not cover another imitation" in capsys.readouterr().err
     assert not (tmp_path / "again").exists()
@@ -329,7 +330,7 @@ def spoilt(change: str) -> pd.DataFrame:
         ("unsorted", "the times of a user are not in order"),
         ("renamed", "'user' is missing or invalid"),
         ("twice", "a user also occurs in an earlier file"),
-        ("few", "the data hold more persons than the declared population; expected at most 2"),
+        ("few", "the data hold more users than the declared population; expected at most 2"),
     ],
 )
 def test_bad_records_cost_nothing(

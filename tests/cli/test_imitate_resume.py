@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from tacit import hub
-from tacit.cli import imitate, main
+from tacit.cli import main
+from tacit.cli.console import Console
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.devices import StackedDevices
+from tacit.study import imitate
 from tacit_worlds.city import city
 
 TOWN = ("imitate", "--city", "60", "--days", "3", "--epsilon", "4", "--delta", "1e-3", "--method", "pategail")
@@ -29,13 +31,13 @@ ASKING = "Asking people's critics"
 KILLED = """
 import os, signal, sys
 from contextlib import contextmanager
-from tacit.cli import main, imitate
+from tacit.cli import console, main
 
 @contextmanager
-def killed(title):
+def killed(self, title):
     yield lambda done, total: os.kill(os.getpid(), signal.SIGKILL) if done == 2 else None
 
-imitate.progress = killed
+console.Console.progress = killed
 main(sys.argv[1:])
 """
 """A process that is killed after the second round."""
@@ -75,7 +77,7 @@ def cells(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def stopped(title: str) -> Iterator[Any]:
+def stopped(console: Console, title: str) -> Iterator[Any]:
     """A progress bar that interrupts the critics after the second round."""
 
     def advance(done: int, total: int) -> None:
@@ -96,7 +98,7 @@ def test_an_interrupted_run_goes_on(
     folder = tmp_path / "run"
     words = (*TOWN, "--rounds", "4", "--out", str(folder))
     with monkeypatch.context() as patch:
-        patch.setattr(imitate, "progress", stopped)
+        patch.setattr(Console, "progress", stopped)
         assert run(*words) == 130
     assert "give the same command with --resume" in capsys.readouterr().err
     assert (folder / "checkpoint" / "checkpoint.safetensors").exists()

@@ -25,7 +25,7 @@ COMMANDS: dict[methods.Task, type[PlanCommand]] = {
     "improve": verbs.Improve,
     "train": plan_declarations.Train,
     "learn": verbs.Learn,
-    "imitate": plan_declarations.Imitate,
+    "imitate": verbs.Imitate,
     "align": policy_declarations.Align,
 }
 
@@ -199,9 +199,9 @@ def test_a_file_that_is_no_file_of_options_is_one_sentence(
 def test_what_neither_the_file_nor_the_command_line_says_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write(tmp_path / "options.toml", {"city": 60, "epsilon": 4})
+    path = write(tmp_path / "options.toml", {"city": 60, "delta": 1e-3})
     assert main([*CITY, "--config", path]) == 2
-    assert "--delta" in capsys.readouterr().err
+    assert "--epsilon" in capsys.readouterr().err
 
 
 def test_every_command_that_runs_a_plan_takes_a_file_of_options() -> None:

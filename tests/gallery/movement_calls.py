@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from wrong_calls import DELTA, PRIVATE_ID, UNIT, WrongCall, ledger, shorten
 from tacit import hub
 from tacit.cli.declarations import Map
 from tacit.cli.generate import draw, simulator_in
-from tacit.cli.imitate_plan import cut, in_options, require_sound
-from tacit.cli.plan_declarations import Imitate
 from tacit.data.mobility import Rules, from_cells, from_plt, from_points
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, grid_from_json
@@ -24,6 +21,7 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
+from tacit.study.movement import Whereabouts, cut, in_words
 from tacit.units import Unit
 
 GRID = RegularGrid(39.9, 116.0, 40.0, 116.1, 0.05)
@@ -44,9 +42,8 @@ def days(people: int = 3) -> Days:
     return Days(cells, np.repeat(np.arange(people), 2), GRID)
 
 
-def command(**options: object) -> Imitate:
-    base = Imitate(source=(Path("points.csv"),), out=Path("run"), epsilon=1.0, delta=DELTA, population=100)
-    return dataclasses.replace(base, **options)  # type: ignore[arg-type]
+def source(**words: object) -> None:
+    Whereabouts(source=(Path("points.csv"),), **words).movement("user", 100, None)  # type: ignore[arg-type]
 
 
 def point_outside_the_grid(folder: Path) -> None:
@@ -55,7 +52,7 @@ def point_outside_the_grid(folder: Path) -> None:
 
 def point_outside_the_grid_of_a_command(folder: Path) -> None:
     path = points(folder, f"{PRIVATE_ID},{NOON},12.5,116.05", f"bob,{NOON},{HOME}")
-    with in_options():
+    with in_words():
         from_points(path, GRID, RULES)
 
 
@@ -69,7 +66,7 @@ def time_without_a_zone(folder: Path) -> None:
 
 def time_without_a_zone_in_a_command(folder: Path) -> None:
     path = points(folder, f"{PRIVATE_ID},{NOON[:19]},{HOME}")
-    with in_options():
+    with in_words():
         from_points(path, GRID, RULES)
 
 
@@ -78,7 +75,7 @@ def no_zone_of_the_days(folder: Path) -> None:
 
 
 def zone_that_is_unknown(folder: Path) -> None:
-    require_sound(command(zone="Mars/Base", box=BOX, cell=500.0))
+    source(zone="Mars/Base", box=BOX, cell=500.0)
 
 
 def person_in_two_files(folder: Path) -> None:
@@ -130,7 +127,7 @@ def cell_in_other_units(folder: Path) -> None:
 
 
 def no_grid(folder: Path) -> None:
-    require_sound(command(zone="UTC", box=BOX))
+    source(zone="UTC", box=BOX)
 
 
 def grid_of_another_version(folder: Path) -> None:
@@ -138,7 +135,7 @@ def grid_of_another_version(folder: Path) -> None:
 
 
 def records_and_a_city(folder: Path) -> None:
-    require_sound(command(city=50))
+    source(city=50)
 
 
 def more_people_than_the_population(folder: Path) -> None:

@@ -67,9 +67,9 @@ FUNCTIONS: dict[type, str] = {
     plan_declarations.Synthesize: "synthesize.synthesize",
     verbs.Evaluate: "verbs.run",
     verbs.Improve: "verbs.run",
+    verbs.Imitate: "verbs.run",
     plan_declarations.Train: "train.train",
     verbs.Learn: "verbs.run",
-    plan_declarations.Imitate: "imitate.imitate",
     policy_declarations.Align: "align.align",
     policy_declarations.Complete: "align.complete",
     declarations.Generate: "generate.generate",
@@ -93,7 +93,7 @@ _CONFIGURED = {kind.__name__.lower(): kind for kind in FUNCTIONS if issubclass(k
 """Commands that take --config, by their words."""
 _CONDITIONAL: dict[str, tuple[type, str]] = {
     "synthesize": (plan_declarations.Synthesize, "synthesize"),
-    "imitate": (plan_declarations.Imitate, "imitate_plan"),
+    "imitate": (verbs.Imitate, "verbs"),
     "data import": (data_declarations.DataImport, "imports"),
 }
 """Words of a command -> its class, and the module whose `missing` says what its options make necessary."""

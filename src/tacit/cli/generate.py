@@ -20,7 +20,6 @@ import numpy as np
 from tacit import hub, plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Format, Generate, Map
-from tacit.cli.imitate_plan import read_grid
 from tacit.cli.options import meaningless, refused
 from tacit.data import mobility
 from tacit.data.mobility import trips
@@ -30,7 +29,9 @@ from tacit.errors import FileError, TacitError
 from tacit.evaluation.movement import maps
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
+from tacit.methods.mobility.common import forbidden
 from tacit.privacy.certificate.certificate import Certificate, Release
+from tacit.study.movement import read_grid
 
 Generator = Simulator | BlockChain
 """What draws days."""
@@ -40,8 +41,6 @@ DATASET = "movement-v0"
 """Id of the dataset of `--format minari`."""
 _OF: dict[str, tuple[Format, ...]] = {"date": ("geojson", "geoparquet"), "factor": ("od", "visits"), "by_slot": ("od",)}
 """Options that belong to some formats only."""
-UNUSABLE = "NOT TO BE USED"
-"""How a certificate begins what its simulator must not be used for."""
 FORMAT = "tacit days of movement"
 _CELL = 3
 """The column of the cell."""
@@ -67,7 +66,7 @@ def generate(command: Generate) -> None:
     if command.format == "csv":
         say(f"Wrote {sidecar(command.out)} (the grid of its cells, and the certificate)")
     say(release.certificate.sentence)
-    for line in cautions(release.certificate):
+    for line in forbidden(release.certificate.to_json()):
         say(f"Caution  {line}.")
 
 
@@ -93,7 +92,7 @@ def draw(command: Map) -> None:
             panels,
             title=command.title or f"Simulated movement: {Path(os.path.realpath(command.source)).name}",
             promise=certificate.sentence,
-            cautions=cautions(certificate),
+            cautions=forbidden(certificate.to_json()),
             trips=command.trips,
         )
     with command.out.open("x", encoding="utf-8") as file:
@@ -121,11 +120,6 @@ def simulator_in(folder: Path) -> Release[Generator]:
         remedy = "play a policy with `tacit play`, and draw rows of a model with `tacit sample`"
         raise FileError(what, where=str(folder), expected=expected, remedy=remedy)
     return release
-
-
-def cautions(certificate: Certificate) -> tuple[str, ...]:
-    """What a simulator must not be used for, as its certificate says it."""
-    return tuple(line for line in certificate.to_json()["not_protected"] if line.startswith(UNUSABLE))
 
 
 def _write(command: Generate, days: Days, release: Release[Generator]) -> None:

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from tacit.cli.options import PlanCommand, of_plans
 from tacit.methods import list_baselines, list_names
-from tacit.units import Relation, Unit, UnitKey
+from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
     from tacit.study.account import Account, Words
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     Baseline = str
     SynthesisMethod = str
     TrainMethod = str
-    MobilityMethod = str
 else:
     Baseline = Literal[list_baselines()]
     SynthesisMethod = Literal[list_names("synthesize")]
     TrainMethod = Literal[list_names("train")]
-    MobilityMethod = Literal[list_names("imitate")]
 RowsFormat = Literal["parquet", "csv", "npz", "minari", "folder"]
 """What synthetic rows are written as."""
 RECIPES: Literal["recipe"] = "recipe"
@@ -32,10 +30,6 @@ Critic = Literal["recipe", "none", "local", "private"]
 """What each person's actions are judged against; the paper's shared critic exists with --paper alone."""
 Correlation = Literal["recipe", "toeplitz", "independent", "tree"]
 """How the noise of one round is related to that of the rounds before."""
-Critics = Literal["linear", "table", "samples", "gradient"]
-"""Kinds of `pategail.PateGailPlan`."""
-Noise = Literal["server", "shared", "device"]
-"""Who adds the noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,96 +252,3 @@ class Train(PlanCommand):
     tensorboard: bool = False
     resume: bool = False
     dry_run: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-@of_plans("imitate")
-class Imitate(Spending):
-    """Learn a simulator of movement from people's whereabouts, with differential privacy for every person.
-
-    Args:
-        source: records of where people were: files of points (.csv, .csv.gz, .parquet, .gpkg; all rows of a person in
-            one of them), a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it,
-            give --city.
-        out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
-        population: how many people there could be, as the public knows; never counted from the records. Of a city, the
-            people in it.
-        unit: what one protected person is called, in the singular ("subscriber").
-        relation: what neighbouring data sets differ in: a person is present or absent, or exchanged for another.
-        city: simulate so many people of an invented city instead of reading records.
-        preset: how restless they are: telecom (most half-hours are stays) or geolife.
-        box: public region, SOUTH WEST NORTH EAST in degrees, that is cut into cells.
-        cell: side of a cell in metres.
-        degrees: side of a cell in degrees, in place of --cell.
-        grid: JSON file of a public grid (`to_json` of a RegularGrid or H3Grid), in place of --box and --cell.
-        homes: public SOUTH WEST NORTH EAST that is declared to hold nearly all homes (one-shot).
-        zone: time zone of the region ("Asia/Shanghai"), whose midnights cut the days.
-        recorded: zone of recorded times that carry none, or "unix" for seconds since 1970.
-        user: column of the people's ids (.npz: array).
-        time: column of the times.
-        lat: column of latitudes; without one, the points of a GeoPackage or GeoParquet file are taken.
-        lon: column of longitudes.
-        pattern: strptime pattern of the times; by default ISO 8601.
-        carry: half-hours for which the last place goes on where nothing is recorded.
-        observed: half-hours with a record that a day needs.
-        fewest: whole days that a person needs; others add nothing, and stay in the population.
-        outside: what a point outside the region is: an error, or the day in which most of a half-hour is outside is
-            dropped.
-        untidy: what unsorted or repeated times of a person are: an error, or they are mended.
-        unit_key: what ids are that differ by case or form alone: different people (exact, which certificates say) or
-            one (folded); they are refused without it.
-        simulated: declare that no record is a real person's.
-        method: "one-shot" imitates one noisy release; to compare with: "table", "epr", "markov", "timegeo", and
-            "pategail" (PateGAIL++, critics that never leave their people's devices).
-        critics: what critics are asked (pategail); by default linear.
-        noise: who adds it: the server, all devices together (shared), or each device for itself (device).
-        days: most days of one person that are read, the first ones. A city has so many of each.
-        seed: of simulated people and of played days (never of the privacy noise, which is secret).
-        nonprivate_diagnostics: also compare with the records WITHOUT privacy, for the curator, under OUT/private/.
-        resume: go on with a run that was interrupted, after its release or (pategail) between its rounds; give the
-            same options.
-    """
-
-    source: Positional[tuple[Path, ...]] = ()
-    out: Path
-    population: int | None = None
-    unit: str = "person"
-    relation: Relation = "add_or_remove"
-    city: int | None = None
-    preset: Literal["telecom", "geolife"] | None = None
-    box: tuple[float, float, float, float] | None = None
-    cell: float | None = None
-    degrees: float | None = None
-    grid: Path | None = None
-    homes: tuple[float, float, float, float] | None = None
-    zone: str | None = None
-    recorded: str | None = None
-    user: str | None = None
-    time: str | None = None
-    lat: str | None = None
-    lon: str | None = None
-    pattern: str | None = None
-    carry: int | None = None
-    observed: int | None = None
-    fewest: int | None = None
-    outside: Literal["error", "drop"] | None = None
-    untidy: Literal["error", "mend"] | None = None
-    unit_key: UnitKey | None = None
-    simulated: bool = False
-    method: MobilityMethod = "one-shot"
-    critics: Critics | None = None
-    noise: Noise = "server"
-    days: int | None = None
-    seed: int = 0
-    nonprivate_diagnostics: bool = False
-    resume: bool = False
-
-    @property
-    def simulates(self) -> bool:
-        """Whether the people are made up here."""
-        return self.city is not None
-
-    @property
-    def sources(self) -> tuple[Path, ...]:
-        """All records that the ledger pays for."""
-        return self.source or (self.out / "people",)

@@ -15,7 +15,9 @@ from tyro.conf import Positional, arg
 from tacit.cli import console
 from tacit.cli.options import PlanCommand, made
 from tacit.methods import Task, list_names
+from tacit.study.movement import Whereabouts
 from tacit.study.study import Study
+from tacit.study.words import Missing
 
 CERTIFICATE = "certificate.json"
 
@@ -31,23 +33,66 @@ class VerbCommand(PlanCommand):
     """A command that is a verb of a study.
 
     Args:
-        data: folder of the private records (`tacit data import` writes one).
         out: folder of the run; it will hold nothing private.
         dry_run: print the promise and stop: no record is read and nothing is spent.
         json: print the result as one JSON object; everything else goes to stderr.
     """
 
-    data: Positional[Path]
     out: Path
     dry_run: bool = False
     json: bool = False
 
 
-def command_of(verb: Task, **usual: Any) -> type[VerbCommand]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfRecords(VerbCommand):
+    """A verb of imported records.
+
+    Args:
+        data: folder of the private records (`tacit data import` writes one).
+    """
+
+    data: Positional[Path]
+
+    def study(self) -> Study:
+        """The study that the words name."""
+        from tacit.data.store import read_spec
+
+        if vars(type(self))["_reads"]:
+            read_spec(self.data)  # refuses anything but a folder of records, in the words of one
+        return Study(self.data, **_of_study(self), narrator=console.Console())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfMovement(Whereabouts, VerbCommand):
+    """A verb of records of where people were.
+
+    Args:
+        unit: column of the people's ids (.npz: array), which also names the protected unit; by default user, and person
+            of a city or of PLT files.
+        population: how many people there could be, as the public knows; never counted from the records. Of a city, the
+            people in it.
+    """
+
+    source: Positional[tuple[Path, ...]] = ()
+
+    def study(self) -> Study:
+        """The study that the words name."""
+        told, by_column = _of_study(self), self.kind() in ("points", "cells")
+        told["unit"] = told["unit"] or ("user" if by_column else "person")
+        reading = {field.name: getattr(self, field.name) for field in dataclasses.fields(Whereabouts)}
+        return Study(reading.pop("source"), **told, **reading, narrator=console.Console())
+
+
+def _of_study(command: Any) -> dict[str, Any]:
+    return {name: getattr(command, name) for name in _STUDY}
+
+
+def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) -> type[VerbCommand]:
     """The class of a command: the words of a study, those of its verb, and the options of its methods' plans.
 
     Args:
         verb: the method of `Study`.
+        base: what its records are.
         usual: values of words that a study needs and this command does not.
     """
     method, usual = getattr(Study, verb), {"population": dataclasses.MISSING, **usual}
@@ -55,14 +100,14 @@ def command_of(verb: Task, **usual: Any) -> type[VerbCommand]:
     if "data" in usual:
         fields.append(("data", _Perhaps, dataclasses.field(default=usual["data"])))
     for function, names in ((Study.__init__, _STUDY), (method, _own(method))):
-        meanings, parameters = _meanings(function), inspect.signature(function).parameters
+        meanings, parameters = _meanings(function) | _meanings(base), inspect.signature(function).parameters
         written = SimpleNamespace(__annotations__={name: parameters[name].annotation for name in names})
         hints = get_type_hints(written, inspect.unwrap(function).__globals__)
         for name in names:
             default = usual.get(name, parameters[name].default)
             default = dataclasses.MISSING if default is inspect.Parameter.empty else default
             kind = _in_words(hints[name], required=default is dataclasses.MISSING)
-            kind = Literal[list_names(verb)] if name == "method" else kind
+            kind = Literal[list_names(verb)] if name == "method" else kind | None if default is None else kind
             fields.append((name, Annotated[kind, arg(help=meanings[name])], dataclasses.field(default=default)))
     options = made(verb)
     for name, (kind, meaning) in options.items():
@@ -70,7 +115,7 @@ def command_of(verb: Task, **usual: Any) -> type[VerbCommand]:
     text = (inspect.getdoc(method) or "").partition("\n\nArgs:")[0]
     namespace = {"__doc__": text, "_made": tuple(options), "_verb": verb, "_reads": "data" not in usual}
     return dataclasses.make_dataclass(
-        verb.capitalize(), fields, bases=(VerbCommand,), namespace=namespace, frozen=True, kw_only=True
+        verb.capitalize(), fields, bases=(base,), namespace=namespace, frozen=True, kw_only=True
     )
 
 
@@ -84,11 +129,7 @@ def run(command: Any) -> None:
 
 def _told(command: Any) -> dict[str, Any]:
     """What `--json` prints: the promise, and what was released under it."""
-    from tacit.data.store import read_spec
-
-    if command._reads:
-        read_spec(command.data)  # refuses anything but a folder of records, in the words of one
-    study = Study(command.data, **{name: getattr(command, name) for name in _STUDY}, narrator=console.Console())
+    study = command.study()
     words = {name: getattr(command, name) for name in _own(getattr(Study, command._verb))} | command.settings
     if command.dry_run:
         request = study.request(command._verb, **words)
@@ -98,6 +139,12 @@ def _told(command: Any) -> dict[str, Any]:
     release, request = study.carry_out(command._verb, **words, out=command.out, track=command.track)
     figures = {} if request.summary is None else request.summary(release.value)
     return {"promise": str(request.plan), **figures, "certificate": str(command.out / CERTIFICATE)}
+
+
+def missing(command: Any) -> list[Missing]:
+    """What the words of an imitation make necessary."""
+    needed: list[Missing] = command.missing(command.population, command.ledger)
+    return needed
 
 
 def _in_words(kind: Any, *, required: bool) -> Any:
@@ -128,6 +175,9 @@ if TYPE_CHECKING:
     class Evaluate(VerbCommand):
         """As it is made below."""
 
+    class Imitate(OfMovement):
+        """As it is made below."""
+
     class Improve(VerbCommand):
         """As it is made below."""
 
@@ -136,3 +186,4 @@ if TYPE_CHECKING:
 else:
     Evaluate, Improve = command_of("evaluate"), command_of("improve")
     Learn = command_of("learn", data=None, unit="expert", population=None)
+    Imitate = command_of("imitate", OfMovement, unit=None, population=None)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tacit.data.mobility.grids import grid_from_json
 from tacit.envs.spaces import JumpLaw
 from tacit.methods.mobility.baselines.models import BlockChain
+from tacit.methods.mobility.common import forbidden
 from tacit.methods.mobility.places import Starts
 from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
 from tacit.privacy.certificate.certificate import Release
@@ -89,8 +90,7 @@ def card(release: Release[Simulator | BlockChain]) -> str:
     """What lies beside the arrays for people."""
     certificate = release.certificate
     name = certificate.unit["name"]
-    warnings = [line for line in certificate.to_json()["not_protected"] if line.startswith("NOT TO BE USED")]
-    caution = "".join(f"\n{line}.\n" for line in warnings)
+    caution = "".join(f"\n{line}.\n" for line in forbidden(certificate.to_json()))
     return f"""# Simulator of movement
 
 {certificate.sentence}

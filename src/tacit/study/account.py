@@ -85,7 +85,7 @@ class Account:
     @property
     def path(self) -> Path:
         """The ledger's file: as asked for, else beside the records, never in the folder that gets published."""
-        return _beside(self.sources[0]) if self.ledger is None else self.ledger
+        return ledger_beside(self.sources[0]) if self.ledger is None else self.ledger
 
     def require_only(self) -> None:
         """Refuse any ledger but the one that the records began with, all of them.
@@ -99,7 +99,7 @@ class Account:
         """
         chosen = _real(self.path)
         for source in self.sources:
-            beside, note = _real(_beside(source)), _noted(source)
+            beside, note = _real(ledger_beside(source)), _noted(source)
             place = beside if note is None else note["path"]
             if chosen != place and os.path.exists(place):
                 expected = "that one: of two ledgers neither knows what the other promised, and both promises add up"
@@ -242,7 +242,7 @@ class Account:
             try:
                 plain_files.write(path, json.dumps(now) + "\n")
             except OSError:
-                if now["path"] == _real(_beside(source)):
+                if now["path"] == _real(ledger_beside(source)):
                     continue
                 what = "where the ledger lies cannot be noted with the records"
                 expected = "a place that can be written, or the ledger beside the records"
@@ -360,7 +360,8 @@ def promised(plan: Plan) -> tuple[Unit, float, float]:
     return plan.unit, plan.epsilon, plan.delta
 
 
-def _beside(source: Path) -> Path:
+def ledger_beside(source: Path) -> Path:
+    """Where the ledger of these records lies, unless somebody says another place."""
     data = Path(_real(source))
     return data.with_name(f"{data.name}.ledger")
 

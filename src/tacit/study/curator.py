@@ -43,13 +43,14 @@ class Curator:
         Raises:
             PlanError: the population is missing or below 2.
         """
-        return Unit(self.source.unit, self.relation, self.population)
+        made = None if self.source.movement is None else self.source.movement.people
+        return Unit(self.source.unit, self.relation, self.population or made)
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What the study itself was told, as the options of a run."""
         return {
-            "data": None if self.source.place is None else self.source.name,
+            **(self.source.said or {"data": None if self.source.place is None else self.source.name}),
             "unit": self.source.unit,
             "population": self.population,
             "relation": self.relation,
@@ -73,7 +74,7 @@ class Curator:
         from tacit.study.account import Account
 
         return Account(
-            sources=() if self.source.place is None else (self.source.place,),
+            sources=() if self.source.place is None else (self.source.place, *self.source.more),
             unit=self.unit,
             epsilon=epsilon,
             delta=delta,

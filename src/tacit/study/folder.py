@@ -99,8 +99,10 @@ class RunFolder:
 
     @classmethod
     @contextmanager
-    def wanted(cls, path: Path | None, command: str, settings: Mapping[str, Any]) -> Iterator[RunFolder | None]:
-        """`attempt` of a run that cannot be resumed, where a folder is wanted for it.
+    def wanted(
+        cls, path: Path | None, command: str, settings: Mapping[str, Any], *, resume: bool | None = None
+    ) -> Iterator[RunFolder | None]:
+        """`attempt`, where a folder is wanted for the run.
 
         Raises:
             FileError: as for `begin`.
@@ -108,7 +110,7 @@ class RunFolder:
         if path is None:
             yield None
             return
-        with cls.attempt(path, command, settings, resume=None) as run:
+        with cls.attempt(path, command, settings, resume=resume) as run:
             yield run
 
     def require_same(self, command: str, settings: Mapping[str, Any]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from tacit.study.narration import Narrator
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
     from tacit.data.trajectories import Trajectories
+    from tacit.study.movement import Movement, Whereabouts
 
 _EACH_ROW = ("transition", "episode")
 """What units are called that have no ids; a column of this name would be another unit by the same name."""
@@ -31,6 +32,9 @@ class Source:
         simulated: whether nobody is behind them.
         place: the folder or file that their ledger lies beside; None for records in memory.
         open: reads them, for a vault alone.
+        more: further files, which share the ledger.
+        said: how they were named, as options of a run; by default `data` is the name.
+        movement: what is known of them where they are days of people.
     """
 
     name: str
@@ -39,6 +43,9 @@ class Source:
     simulated: bool
     place: Path | None
     open: Callable[[], Trajectories]
+    more: tuple[Path, ...] = ()
+    said: Mapping[str, Any] = field(default_factory=dict)
+    movement: Movement | None = None
 
     @property
     def spec(self) -> PublicSpec:
@@ -55,6 +62,7 @@ class Source:
 def source_of(
     records: Any,
     unit: str,
+    population: int | None,
     spec: PublicSpec | str | os.PathLike[str] | None,
     ledger: Path | None,
     narrator: Narrator,
@@ -64,23 +72,36 @@ def source_of(
 
     Args:
         records: a folder that `tacit data import` wrote, `Trajectories`, a file of a table (.csv, .parquet ...), or a
-            table of pandas, Polars, Arrow or DuckDB; for `learn` also a folder of policies, or None.
-        unit: of a folder or of `Trajectories`, what one unit is; of a table, the column of its ids, or ":transition" or
-            ":episode".
+            table of pandas, Polars, Arrow or DuckDB; `Days`, or files of where people were; for `learn` also a folder
+            of policies, or None.
+        unit: of a folder, of `Trajectories` or of `Days`, what one unit is; of a table or of points, the column of the
+            ids, or ":transition" or ":episode".
+        population: how many units there could be, where it was declared.
         spec: public bounds, or their file; needed for a table, and nothing else has them to be said.
         ledger: file of the budget, which records in memory cannot do without.
         narrator: is told where the units' name cannot be checked.
         reading: how a table is read (see `Trajectories.from_frame`; of a CSV file also separator, decimal, encoding
-            and missing).
+            and missing), or how records of where people were become days (see `Whereabouts`).
 
     Raises:
         DataError: the units have another name, or the bounds are missing, or something was said that has no meaning.
         FileError: there are no such records.
         PlanError: records in memory have no ledger.
     """
+    from tacit.data.mobility.days import Days
     from tacit.data.trajectories import Trajectories, called_units, folder_of, held_by_one
     from tacit.study.account import require_name, require_unit
+    from tacit.study.movement import OWN, Movement, Whereabouts
 
+    if isinstance(records, Days):
+        data = records.trajectories(**reading)
+        movement = Movement(records.grid, data.simulated, lambda: records)
+        opened = held_by_one(data, _required(ledger))
+        return Source("Study", data.spec, unit, data.simulated, None, opened, movement=movement)
+    if OWN & reading.keys():
+        files = [records] if isinstance(records, str | os.PathLike) else records or ()
+        people = Whereabouts(source=tuple(map(Path, files)), **reading)
+        return _of_movement(people, people.movement(unit, population, ledger), unit, ledger)
     path = Path(records) if isinstance(records, str | os.PathLike) else None
     if isinstance(records, Trajectories):
         path = folder_of(records)  # whose ledger lies beside the folder
@@ -139,7 +160,8 @@ def _table(
 ) -> Source:
     from tacit.data import spec_files
     from tacit.data.sources import frames, lake, sorting, tables
-    from tacit.data.trajectories import Trajectories, held_by_one
+    from tacit.data.trajectories import Trajectories
+    from tacit.study.account import ledger_beside
 
     if spec is None:
         what = "the public bounds of this table are missing"
@@ -153,15 +175,39 @@ def _table(
     simulated = bool(reading.pop("simulated", False))
     style = {name: reading.pop(name) for name in ("separator", "decimal", "encoding", "missing") if name in reading}
     wanted = sorting.Wanted(unit, **reading)
-    place = _required(ledger) if path is None else (path.with_name(f"{path.name}.ledger") if ledger is None else ledger)
-    held: list[Callable[[], Trajectories]] = []
+    place = _required(ledger) if path is None else ledger or ledger_beside(path)
 
-    def open() -> Trajectories:
-        if not held:  # once a study: a table that changes between two verbs would deal other people to the folds
-            table = frames.table_of(records) if path is None else lake.table_of([str(path)], tables.Style(**style))
-            read = Trajectories(sorting.read(table, wanted, bounds, simulated=simulated), bounds, simulated=simulated)
-            held.append(held_by_one(read, place))
-        return held[0]()
+    def read() -> Trajectories:
+        table = frames.table_of(records) if path is None else lake.table_of([str(path)], tables.Style(**style))
+        return Trajectories(sorting.read(table, wanted, bounds, simulated=simulated), bounds, simulated=simulated)
 
     # The unit is called like its column, so that a ledger refuses another column of the same table.
-    return Source("Study" if path is None else str(path), bounds, unit.removeprefix(":"), simulated, path, open)
+    name, unit = "Study" if path is None else str(path), unit.removeprefix(":")
+    return Source(name, bounds, unit, simulated, path, _held(read, place))
+
+
+def _of_movement(people: Whereabouts, found: Movement, unit: str, ledger: Path | None) -> Source:
+    from tacit.data.mobility.days import spec_of
+    from tacit.study.account import ledger_beside
+
+    nobody, spec = found.simulated, spec_of(found.grid)
+    found = replace(found, days=cache(found.days)) if nobody else found
+
+    def read() -> Trajectories:
+        return found.days().trajectories(simulated=nobody)
+
+    if people.city is not None:
+        name = f"a city of {people.city:,} people"
+        return Source(name, spec, unit, nobody, None, read, said=asdict(people), movement=found)
+    (place, *more), name = people.source, ", ".join(map(str, people.source))
+    opened = _held(read, ledger or ledger_beside(place))
+    return Source(name, spec, unit, nobody, place, opened, tuple(more), asdict(people), found)
+
+
+def _held(read: Callable[[], Trajectories], ledger: Path) -> Callable[[], Trajectories]:
+    """What opens records that are read when they are first needed, for the vaults of one study and one ledger."""
+    from tacit.data.trajectories import held_by_one
+
+    # Once a study: a file that changes between two verbs would deal other people to the folds.
+    once = cache(lambda: held_by_one(read(), ledger))
+    return lambda: once()()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import PlanError
 from tacit.study import evaluate as evaluating
+from tacit.study import imitate as imitating
 from tacit.study import improve as improving
 from tacit.study import learn as learning
 from tacit.study.narration import Narrator, Quiet, in_python
@@ -71,7 +72,7 @@ class Study:
         narrator = Quiet() if narrator is None else narrator
         with in_python(narrator):
             place = None if ledger is None else Path(ledger)
-            source = source_of(records, unit, spec, place, narrator, **reading)
+            source = source_of(records, unit, population, spec, place, narrator, **reading)
             if population is not None:
                 Unit(source.unit, relation, population)  # refused at once, and not by the first verb
             self.curator = Curator(
@@ -85,6 +86,7 @@ class Study:
             )
 
     evaluate = verb(evaluating.evaluate)
+    imitate = verb(imitating.imitate)
     improve = verb(improving.improve)
     learn = verb(learning.learn)
 
@@ -138,6 +140,8 @@ class Study:
 
         words = Words("people", "release", "learned from", "learn")
         account = self.curator.account(words, 1.0, self.curator.delta(None))
+        if account.inside:  # nobody is behind the records, and what a run spends is its own
+            return None
         account.require_only()
         return Ledger.read(account.path) if account.path.exists() else None
 

@@ -72,9 +72,10 @@ def require_least(where: str, given: Mapping[str, Any], **least: int) -> None:
         PlanError: the first such word.
     """
     for name, number in least.items():
-        if given.get(name, number) < number:
+        value: int | None = given.get(name)
+        if value is not None and value < number:
             expected, remedy = f"a whole number >= {number}", "give such a number, or leave it out"
-            raise refused(where, f"{named(name)} is {given[name]}", expected, remedy)
+            raise refused(where, f"{named(name)} is {value}", expected, remedy)
 
 
 def hidden(where: str, text: str, none: str) -> tuple[int, ...]:

@@ -21,6 +21,8 @@ from tacit.units import Unit
 
 Lines = tuple[str, ...]
 
+UNUSABLE = "NOT TO BE USED"
+"""How a certificate begins what its simulator must not be used for."""
 FEW = 100
 """Below so many people for each unit of noise, maps of where trips go are not to be used."""
 
@@ -34,9 +36,14 @@ def few(unit: Unit | None, noise_multiplier: float | None, noise: str = "server"
     if (noise_multiplier or 0.0) * math.sqrt(shares) * FEW <= unit.size:
         return ()
     return (
-        f"NOT TO BE USED: maps, origin-destination tables and visits by time of day. {unit.size:,} {unit.name}s at "
+        f"{UNUSABLE}: maps, origin-destination tables and visits by time of day. {unit.size:,} {unit.name}s at "
         "this noise tell how people move, not where: starts and trips are spread over blocks by the noise",
     )
+
+
+def forbidden(certificate: Mapping[str, Any]) -> Lines:
+    """What a simulator must not be used for, as its certificate (JSON) says it."""
+    return tuple(line for line in certificate["not_protected"] if line.startswith(UNUSABLE))
 
 
 def label(

@@ -1,0 +1,404 @@
+"""`Study.imitate`: a simulator of how people move, from which days are drawn at no further cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from tacit.methods import find_method, list_names
+from tacit.study import words
+from tacit.study.verbs import Request, tracker
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tacit.data.mobility.days import Days
+    from tacit.data.mobility.grids import Grid
+    from tacit.data.trajectories import Trajectories
+    from tacit.evaluation.movement.divergences import MapAdvice
+    from tacit.evaluation.report import MovementReport
+    from tacit.methods.mobility import OneShotPlan, Simulator
+    from tacit.methods.mobility.baselines import BaselinePlan
+    from tacit.methods.mobility.baselines.models import BlockChain
+    from tacit.methods.mobility.pategail import PateGailPlan
+    from tacit.privacy.certificate.certificate import Release
+    from tacit.privacy.ledger.ledger import Ledger
+    from tacit.privacy.vault.federated_vault import FederatedVault
+    from tacit.privacy.vault.vault import Vault
+    from tacit.study.account import Account
+    from tacit.study.curator import Curator
+    from tacit.study.folder import RunFolder
+    from tacit.study.narration import Narrator
+
+    Plan = OneShotPlan | BaselinePlan | PateGailPlan
+    Generator = Simulator | BlockChain
+
+FOLDER, CHECKPOINT, MAP = "simulator", "checkpoint", "map.html"
+DAYS = 10_000
+"""Of each side, as many are compared at most."""
+REASON = "measures of movement"
+refused, meaningless = partial(words.refused, "imitate"), partial(words.meaningless, "imitate")
+
+
+def imitate(
+    curator: Curator,
+    /,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    method: str = "one-shot",
+    critics: Literal["linear", "table", "samples", "gradient"] | None = None,
+    noise: Literal["server", "shared", "device"] = "server",
+    homes: tuple[float, float, float, float] | None = None,
+    days: int | None = None,
+    seed: int = 0,
+    nonprivate_diagnostics: bool = False,
+    resume: bool = False,
+    out: Path | None = None,
+    track: Path | None = None,
+    **settings: Any,
+) -> Request[Generator]:
+    """Learn a simulator of movement from people's whereabouts, with differential privacy for every person.
+
+    Args:
+        epsilon: the promise to every person, for all that this run releases.
+        delta: slack of the promise, below 1 / population; by default a tenth of that.
+        method: "one-shot" imitates one noisy release; to compare with: "table", "epr", "markov", "timegeo", and
+            "pategail" (PateGAIL++, critics that never leave their people's devices).
+        critics: what critics are asked (pategail); by default linear.
+        noise: who adds it: the server, all devices together (shared), or each device for itself (device).
+        homes: public SOUTH WEST NORTH EAST that is declared to hold nearly all homes (one-shot).
+        days: most days of one person that are read, the first ones. A city has so many of each.
+        seed: of simulated people and of played days (never of the privacy noise, which is secret).
+        nonprivate_diagnostics: also compare with the records WITHOUT privacy, for the curator, under OUT/private/.
+        resume: go on with a run that was interrupted, after its release or (pategail) between its rounds; give the
+            same options.
+        out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
+        track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
+            privacy.
+        settings: fields of the method's plan.
+
+    Raises:
+        TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the imitation begins.
+    """
+    from tacit.study.account import Words
+    from tacit.study.folder import SIMULATED, require_free
+
+    source, movement = curator.source, curator.source.movement
+    if movement is None:
+        expected = "days, or points with a public grid (box= and cell=, or grid=) and the time zone of the days (zone=)"
+        raise refused("these records do not say where people were", expected, "tell the study how they become days")
+    if method not in list_names("imitate"):
+        raise refused(f"there is no method {method!r}", f"one of {', '.join(list_names('imitate'))}", "name one")
+    words.require_least("imitate", {"days": days, "seed": seed, **settings}, seed=0, days=1, rounds=1, floor=1)
+    for name, value, of in (
+        ("critics", critics, "pategail"),
+        ("homes", homes, "one-shot"),
+        ("rounds", settings.get("rounds"), "pategail"),
+    ):
+        if value is not None and method != of:
+            raise meaningless(name, f"--method {of}, not {method}")
+    if noise != "server" and method not in ("one-shot", "pategail"):
+        raise meaningless(f"--noise {noise}", f"--method one-shot or pategail, not {method}")
+    if "floor" in settings and noise != "shared":
+        raise meaningless("--floor", "--noise shared")
+    if nonprivate_diagnostics and source.simulated:
+        raise meaningless("--nonprivate-diagnostics", "real records: the report compares with simulated ones anyhow")
+    if nonprivate_diagnostics and (method == "pategail" or noise != "server"):
+        expected = "records that one vault holds: --noise server and a method other than pategail"
+        raise meaningless("--nonprivate-diagnostics", expected)
+    promise = {"unit": curator.unit, "epsilon": epsilon, "delta": curator.delta(delta)}
+    fields = {"critics": critics, "noise": noise, "homes": homes, "days": days or movement.each, **settings}
+    plan = _plan(method, promise, fields)
+    _require_answerable(plan, movement.grid)
+
+    if out is not None:
+        require_free(out, resume=resume)
+    saying = Words("people", "imitation", "made of", "imitate")
+    account = curator.account(saying, plan.epsilon or epsilon, curator.delta(delta), resumes=True)
+    if not resume:
+        account.require_payable(plan)
+
+    def carry_out(options: Mapping[str, Any]) -> Release[Generator]:
+        if nonprivate_diagnostics and out is None:
+            raise meaningless("--nonprivate-diagnostics", "it with --out, in whose private/ they are kept")
+        asked = _Imitation(curator, plan, movement.grid, account, method, seed, resume, nonprivate_diagnostics, track)
+        return asked.carried_out(out, options)
+
+    name = curator.unit.name
+    public = f"what most {name}s have in common, and the rules by which records became days"
+    promised = f"Protected: everything of one {name}. Not protected: {public}."
+    more = (f"Public grid: {movement.grid.size:,} cells.", promised)
+    return Request(plan, carry_out, (*more, f"The people {SIMULATED}") if source.simulated else more)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Imitation:
+    """One imitation that was asked for."""
+
+    curator: Curator
+    plan: Plan
+    grid: Grid
+    account: Account
+    method: str
+    seed: int
+    resume: bool
+    look: bool
+    track: Path | None
+
+    def carried_out(self, out: Path | None, options: Mapping[str, Any]) -> Release[Generator]:
+        """The release, also of a run that had made it when it was interrupted."""
+        from tacit import hub
+        from tacit.study.folder import RunFolder, Stopwatch, certify, finish
+
+        if self.method == "pategail":
+            import_module("tacit.privacy.ledger.checkpoint")  # misses torch before the ledger pays
+        watch, people = Stopwatch(), self.curator.source.movement
+        assert people is not None
+        with RunFolder.wanted(out, "imitate", options, resume=self.resume) as run:
+            done = run is not None and run.inside(FOLDER).exists()
+            if run is not None and run.read()["finished"]:
+                self.curator.narrator.say("The run was finished already.")
+            release = hub.load(run.inside(FOLDER)) if run is not None and done else self.released(run)
+            if run is not None and not run.read()["finished"]:
+                run.remove(CHECKPOINT)
+                certify(run, release.certificate)
+                page = self.report(release, people.days() if people.simulated else None, run)
+                finish(run, dataclasses.replace(page, costs=watch.costs() if people.simulated else ()))
+        _tell(self.curator.narrator, release, run, self.account)
+        return release
+
+    def released(self, run: RunFolder | None) -> Release[Generator]:
+        """The release, saved; an interruption that leaves nothing to go on from says what is lost."""
+        from tacit import hub
+        from tacit.study.narration import Interrupted
+
+        source = self.curator.source
+        if self.resume:
+            self.account.require_payable(self.plan, resumed=_kept(run))
+        with self.curator.narrator.progress("Opening the records"):
+            data = source.open()
+        with self.account.opened(run) as ledger:
+            vault, before = vault_of(self.plan, data, ledger, self.track), len(ledger.entries())
+            try:
+                title = "Asking people's critics" if self.method == "pategail" else "Imitating with privacy"
+                release = self.fitted(self.plan, vault, title, None if run is None else run.inside(CHECKPOINT))
+                if run is not None:
+                    zone = source.movement and source.movement.zone
+                    hub.save(release, run.inside(FOLDER), notes=None if zone is None else {"zone": zone})
+            except KeyboardInterrupt:
+                if len(ledger.entries()) == before or _kept(run):
+                    raise
+                charged = f"what was charged stays charged (see tacit ledger show {ledger.path})"
+                nobody = "nobody's budget is lost: begin again with another folder"
+                raise Interrupted(nobody if self.account.inside else f"{charged}, and this imitation is lost") from None
+            if self.look and run is not None:
+                _look(vault, release.value, run)
+        return release
+
+    def fitted(
+        self, plan: Plan, vault: Vault | FederatedVault, title: str, folder: Path | None = None
+    ) -> Release[Generator]:
+        """The release of a plan; `folder` is where a method of many rounds keeps its checkpoints."""
+        from tacit.methods import mobility
+        from tacit.methods.mobility import baselines, pategail
+
+        with self.curator.narrator.progress(title) as advance:
+            if isinstance(plan, pategail.PateGailPlan):
+                rounds: dict[str, Any] = {"folder": folder, "resume": self.resume, "progress": advance}
+                return pategail.fit(plan, vault, grid=self.grid, seed=self.seed, **rounds)  # type: ignore[arg-type, return-value]
+            if isinstance(plan, mobility.OneShotPlan):
+                return mobility.fit(plan, vault, grid=self.grid, seed=self.seed)  # type: ignore[return-value]
+            return baselines.fit(plan, vault, grid=self.grid)
+
+    def report(self, release: Release[Generator], people: Days | None, run: RunFolder) -> MovementReport:
+        """The page's inputs, with simulated people to compare with; the map that it names is written."""
+        import numpy as np
+
+        from tacit.evaluation.movement import divergences, maps
+        from tacit.evaluation.report import MovementReport, picture
+        from tacit.methods.mobility.common import forbidden
+        from tacit.study.account import thrown_away
+        from tacit.study.folder import VERIFY
+
+        progress, lines = self.curator.narrator.progress, list[Any]()
+        with progress("Drawing days"):
+            drawn = release.value.generate(DAYS, seed=self.seed + 1)
+        panels = [maps.Panel("Drawn days", drawn, "synthetic")]
+        if people is not None:
+            # what another plan makes of simulated days, under a ledger that is thrown away
+            deaf = _silent(self.plan)
+            with thrown_away(deaf) as ledger:
+                vault = vault_of(deaf, people.trajectories(simulated=True), ledger)
+                control = dataclasses.replace(self, resume=False).fitted(deaf, vault, "Imitating noise alone").value
+            noise = control.generate(DAYS, seed=self.seed)
+            with progress("Comparing with the simulated people"):
+                for metrics in ("sequence", "robust"):
+                    lines += divergences.lines(_some(people, slice(DAYS)), drawn, metrics=metrics, control=noise)
+            # Of every kind: a map of the first few people would show their homes alone.
+            evenly = np.unique(np.linspace(0, len(people.cells) - 1, min(DAYS, len(people.cells))).astype(np.int64))
+            panels.append(maps.Panel("Simulated people", _some(people, evenly), "simulated"))
+        advised = advice(self.plan, release.value.grid)
+        with progress("Drawing the map"):
+            page = maps.render(
+                panels,
+                title=f"Simulated movement: {run.path.name}",
+                promise=release.certificate.sentence,
+                cautions=forbidden(release.certificate.to_json()) or blurred(advised),
+            )
+        run.write(MAP, page)
+        return MovementReport(
+            title=run.path.name,
+            certificate=release.certificate.to_json(),
+            verify=VERIFY,
+            method=find_method("imitate", self.method).words,
+            days=DAYS,
+            advice=advised,
+            lines=tuple(lines),
+            picture=picture(drawn),
+            map=MAP,
+        )
+
+
+def _plan(method: str, promise: dict[str, Any], fields: dict[str, Any]) -> Plan:
+    from tacit.data.mobility.days import SLOTS
+    from tacit.methods import mobility
+    from tacit.methods.mobility import baselines, pategail
+
+    given = {name: value for name, value in fields.items() if value is not None}
+    critics, homes, noise = given.pop("critics", "linear"), given.pop("homes", None), given.pop("noise")
+    if method == "one-shot":
+        return mobility.OneShotPlan(box=homes, noise=noise, **given).calibrate(**promise)
+    if method == "pategail":
+        epsilon, days = promise["epsilon"], given.pop("days", None)
+        if not (math.isfinite(epsilon) and epsilon > 0):
+            raise refused(f"--epsilon is {epsilon:g}", "a finite number > 0", "choose another one")
+        rows = {} if days is None else {"rows_per_unit": days * (SLOTS - 1)}
+        recipe = pategail.recipe(critics, promise["unit"].size, epsilon)
+        return dataclasses.replace(recipe, noise=noise, **given, **rows).calibrate(**promise)
+    if method == "table":  # with as many states as the one-shot method would take
+        given["layout"] = mobility.OneShotPlan(**given).calibrate(**promise).layout
+    return baselines.BaselinePlan(model=method, **given).calibrate(**promise)  # type: ignore[arg-type]
+
+
+def _require_answerable(plan: Plan, grid: Grid) -> None:
+    """Refuse a plan that would fail on this grid, before the records are read."""
+    from tacit.errors import DataError
+    from tacit.methods import mobility
+
+    if isinstance(plan, mobility.OneShotPlan):
+        try:
+            mobility.works(plan, grid)
+        except DataError as error:
+            remedy = "mend --homes, or leave it out"
+            raise DataError(error.what, where="--homes", expected=error.expected, remedy=remedy) from None
+
+
+def _silent(plan: Plan) -> Plan:
+    """What noise alone makes."""
+    from tacit.methods.mobility import pategail
+    from tacit.study.account import promised
+
+    # A linear critic has no such control, and that of a table of rewards takes its place.
+    if not isinstance(plan, pategail.PateGailPlan) or plan.kind != "linear":
+        return dataclasses.replace(plan, zero_contribution=True)
+    unit, epsilon, delta = promised(plan)
+    table = dataclasses.replace(pategail.recipe("table", plan.people, epsilon), noise=plan.noise, floor=plan.floor)
+    rows = {"rounds": plan.rounds, "rows_per_unit": plan.rows_per_unit}
+    silent = dataclasses.replace(table, zero_contribution=True, **rows)  # type: ignore[arg-type]
+    return silent.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+
+def vault_of(plan: Plan, data: Trajectories, ledger: Ledger, track: Path | None = None) -> Vault | FederatedVault:
+    """The vault whose mechanisms the plan needs: one over devices where these add noise or keep critics.
+
+    Raises:
+        DataError: there are more people than the population.
+    """
+    from tacit.privacy.vault.devices import StackedDevices
+    from tacit.privacy.vault.federated_vault import FederatedVault
+    from tacit.privacy.vault.vault import Vault
+
+    if getattr(plan, "noise", "server") != "server" or hasattr(plan, "critic"):
+        return FederatedVault(StackedDevices(data), ledger, tracker=tracker(track))
+    return Vault(data, ledger, tracker=tracker(track))
+
+
+def _kept(run: RunFolder | None) -> bool:
+    return run is not None and (run.path / CHECKPOINT / "checkpoint.safetensors").exists()
+
+
+def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
+    """Which maps can be read, from the known noise of where days begin."""
+    from tacit.evaluation.movement.divergences import map_advice
+    from tacit.methods import mobility
+    from tacit.methods.mobility import pategail
+    from tacit.methods.mobility.places import CLIP, STARTS, HomeSums
+
+    if isinstance(plan, mobility.OneShotPlan) and not plan.shares.starts:
+        return ()
+    assert plan.unit is not None
+    if isinstance(plan, mobility.OneShotPlan | pategail.PateGailPlan):
+        noise = plan.noise_of(STARTS)
+    else:
+        noise = (plan.noise_multiplier_of(STARTS) or 0.0) * CLIP / plan.unit.size
+    if HomeSums.sized(grid, plan.unit.size, noise).farther is not None:
+        noise *= math.sqrt(2)
+    return map_advice(noise, grid.size)
+
+
+def blurred(advised: tuple[MapAdvice, ...]) -> tuple[str, ...]:
+    """What a map of single cells must not be read as, where the noise of a cell is more than the cell."""
+    where = next((a for a in advised if not a.usable), None)
+    if where is None:
+        return ()
+    read = f"at this noise a map of at most {where.most_cells:,} cells can be read cell by cell"
+    return (f"Single cells of the drawn days are noise: {read}, and this one has {where.cells:,}.",)
+
+
+def _look(vault: Vault | FederatedVault, simulator: Generator, run: RunFolder) -> None:
+    """The curator's own figures, under private/, noted in the ledger."""
+    import numpy as np
+
+    from tacit.data.mobility.days import SLOTS, Days
+    from tacit.evaluation.movement import divergences
+    from tacit.privacy.vault.vault import Vault
+
+    run.inside("private")
+    drawn = simulator.generate(DAYS, seed=0)
+
+    def measured(rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        seen, after = (rows[name].reshape(-1, SLOTS - 1) for name in ("observations", "next_observations"))
+        real = Days(np.concatenate([seen, after[:, -1:]], axis=1), np.arange(len(seen)), simulator.grid)
+        return {name: divergences.divergences(real, drawn, metrics=name) for name in get_args(divergences.Set)}
+
+    assert isinstance(vault, Vault)
+    vault.nonprivate(measured, reason=REASON, folder=run.path)
+
+
+def _some(days: Days, rows: slice | np.ndarray) -> Days:
+    return type(days)(days.cells[rows], days.person[rows], days.grid)
+
+
+def _tell(narrator: Narrator, release: Release[Generator], run: RunFolder | None, account: Account) -> None:
+    from tacit.methods.mobility.common import forbidden
+    from tacit.study.account import LEDGER
+    from tacit.study.folder import CERTIFICATE, REPORT, say_private
+
+    if run is not None and (run.path / "private").exists():
+        say_private(run, narrator)
+    narrator.say()
+    for line in forbidden(release.certificate.to_json()):
+        narrator.say(f"Caution  {line}.")
+    if run is None:
+        return
+    narrator.say(f"Open     {run.path / REPORT}")
+    narrator.say(f"Map      {run.path / MAP}")
+    narrator.say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
+    narrator.say(f"Days     tacit generate {run.path / FOLDER} --days 1000 --out days.csv")
+    narrator.say(f"Budget   tacit ledger show {run.path / LEDGER if account.inside else account.path}")

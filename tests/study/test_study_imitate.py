@@ -1,0 +1,79 @@
+"""Imitation as a verb of a study: of days in memory, of files, and of an invented city; with a folder and without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import hub
+from tacit.data.mobility.days import Days
+from tacit.errors import PlanError
+from tacit.methods.mobility import Simulator
+from tacit.methods.mobility.baselines.models import BlockChain
+from tacit.study import imitate
+from tacit_worlds.city import city
+
+PEOPLE = 60
+WORDS: dict[str, Any] = {"unit": "rider", "population": PEOPLE}
+BOX = (39.76, 116.22, 40.04, 116.58)
+
+
+@pytest.fixture(autouse=True)
+def _few_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imitate, "DAYS", 100)
+
+
+@pytest.fixture(scope="module")
+def days() -> Days:
+    found: Days = city(PEOPLE, 3, seed=0).days
+    return found
+
+
+def test_days_in_memory_make_a_simulator_without_a_folder(days: Days, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"expected ledger= with the file"):
+        tacit.Study(days, **WORDS)
+    study = tacit.Study(days, ledger=tmp_path / "ledger", **WORDS)
+    release = study.imitate(epsilon=4.0, method="markov")
+    assert isinstance(release.value, BlockChain)
+    assert release.certificate.unit["name"] == "rider"
+    assert not release.certificate.simulated
+    assert study.ledger is not None
+    assert study.ledger.spent()[0] == pytest.approx(4.0, rel=1e-3)
+    assert [path.name for path in tmp_path.iterdir() if "ledger" not in path.name] == []
+
+
+def test_files_become_days_by_public_words_and_their_ledger_lies_beside_them(days: Days, tmp_path: Path) -> None:
+    seen, index = np.unique(days.cells, return_inverse=True)
+    path, centres = tmp_path / "cells.npz", days.grid.centres(seen).round(2)
+    np.savez(path, days=index.reshape(days.cells.shape), rider=days.person, cell_latlon=centres)
+    study = tacit.Study(path, box=BOX, degrees=0.01, **WORDS)
+    plan = study.plan("imitate", epsilon=2.0, days=3)
+    assert (plan.unit.name, plan.days, plan.epsilon) == ("rider", 3, pytest.approx(2.0, rel=1e-3))
+    assert list(tmp_path.iterdir()) == [path]
+    study.imitate(epsilon=2.0, method="epr", out=tmp_path / "run")
+    assert isinstance(hub.load(tmp_path / "run" / "simulator").value, Simulator)
+    assert (tmp_path / "cells.npz.ledger").exists()
+    with pytest.raises(PlanError, match=r"the public grid is missing; expected box= SOUTH"):
+        tacit.Study(path, grid=None, **WORDS)
+    with pytest.raises(PlanError, match=r"zone= has no meaning here"):
+        tacit.Study(path, box=BOX, degrees=0.01, zone="UTC", **WORDS)
+
+
+def test_a_city_has_no_budget_that_outlives_it(tmp_path: Path) -> None:
+    study = tacit.Study(None, city=PEOPLE, days=2, **WORDS)
+    for _ in range(2):
+        assert study.imitate(epsilon=2.0, method="markov").certificate.simulated
+    assert study.ledger is None
+    assert str(study).startswith("Study of a city of 60 people: every rider of 60")
+    with pytest.raises(PlanError, match=r"nonprivate_diagnostics= has no meaning here"):
+        study.imitate(epsilon=2.0, nonprivate_diagnostics=True)
+
+
+def test_other_records_are_not_imitated(days: Days, tmp_path: Path) -> None:
+    days.trajectories(simulated=True).save(tmp_path / "rows")
+    with pytest.raises(PlanError, match="these records do not say where people were"):
+        tacit.Study(tmp_path / "rows", **WORDS).plan("imitate", epsilon=1.0)
