@@ -22,8 +22,8 @@ import torch
 
 from tacit.cli.demo import FULL, LAYOUT, USUAL, Size
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.plan import Pretraining
 from tacit.methods.synthesis.pretraining import pretrain
-from tacit.methods.synthesis.settings import Pretraining
 from tacit_worlds import maze
 
 STEPS = 50

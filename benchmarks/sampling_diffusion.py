@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import TransitionsPlan
+from tacit.methods.synthesis.plan import Pretraining, Sampler, TransitionsPlan
 from tacit.methods.synthesis.pretraining import pretrain
-from tacit.methods.synthesis.settings import Pretraining, Sampler
 from tacit_worlds import maze
 from tacit_worlds.maze_layouts import LAYOUTS
 

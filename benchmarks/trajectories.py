@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.plan import Sampler
 from tacit.methods.synthesis.trajectories.models import fragment_model
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.stitching import stitch

@@ -30,9 +30,8 @@ from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import TransitionsPlan
+from tacit.methods.synthesis.plan import Curiosity, Pretraining, Sampler, TransitionsPlan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
-from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 from tacit.methods.synthesis.training import MovingAverage, load_parameters
 from tacit.privacy.gradients.clipped_sums import assign_gradient, clipped_sum
 from tacit.privacy.vault.plan import public_fields

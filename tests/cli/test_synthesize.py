@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tacit.cli import main, synthesis_plan
-from tacit.methods.synthesis.settings import Pretraining
+from tacit.methods.synthesis.plan import Pretraining
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 

@@ -15,7 +15,7 @@ from tacit.cli import main
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation import trajscore
 from tacit.evaluation.report import tables
-from tacit.methods.synthesis.settings import Pretraining
+from tacit.methods.synthesis.plan import Pretraining
 from tacit.methods.synthesis.trajectories import plan, stitching
 from tacit.privacy.certificate.certificate import Certificate
 

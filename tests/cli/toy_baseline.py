@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.methods.synthesis.baselines.plan import Measurements, Records, TablePlan, TableSynthesizer
+from tacit.methods.synthesis.plan import Progress
 from tacit.methods.synthesis.raking import simplex
-from tacit.methods.synthesis.settings import Progress
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault

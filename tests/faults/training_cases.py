@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
-from tacit.methods.synthesis.algorithm import fit
+from tacit.methods.synthesis.algorithm import Synthesizer, fit
 from tacit.methods.synthesis.plan import PART, TransitionsPlan
-from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault

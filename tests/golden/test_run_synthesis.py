@@ -16,7 +16,7 @@ from tests.golden.runs import TRAINED, Numbers, Run
 from tacit import Box, Discrete, PublicSpec, Trajectories, Unit, selection, synthesis
 from tacit.methods.synthesis.ablations import ablation, curious, pretrained_only
 from tacit.methods.synthesis.baselines import aim, mst, pate_gan, pgm, privsyn, raking_alone
-from tacit.methods.synthesis.baselines.pate_gan_networks import pretrain_gan
+from tacit.methods.synthesis.baselines.pate_gan import pretrain_gan
 from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining, PateGanPlan
 from tacit.methods.synthesis.discretisation import Discretisation
 

@@ -105,7 +105,7 @@ def publish(
         form: what the dataset is written as.
         sampling: what else this synthesizer's `sample` takes.
     """
-    from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories
+    from tacit.methods.synthesis.trajectories.algorithm import as_trajectories
 
     certificate, stitches = release.certificate, None
     certify(run, certificate)

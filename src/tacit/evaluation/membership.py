@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.evaluation.attacks import area
 from tacit.evaluation.lower_bounds import Rate, rate
+from tacit.methods.synthesis.algorithm import Synthesizer
 from tacit.methods.synthesis.diffusion import row_losses
-from tacit.methods.synthesis.synthesizer import Synthesizer
 
 Floats = NDArray[np.float64]
 LEVELS = (0.05, 0.1, 0.13, 0.2, 0.5, 1.0)

@@ -14,7 +14,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import HardwareError, LedgerError, PlanError, PlanExhausted
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods import synthesis
-from tacit.methods.synthesis import curiosity, diffusion
+from tacit.methods.synthesis import diffusion, pretraining
 from tacit.methods.synthesis.training import starting_point
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
@@ -229,7 +229,7 @@ def test_what_generated_rows_add_is_bounded_by_their_number() -> None:
     plan = plan_of(curiosity=settings)
     model = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(maze.spec(LAYOUT)), None, seed=0).model(plan)
     objective = diffusion.Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
-    added = curiosity.Generated(model, objective, plan, settings).gradient(0)
+    added = pretraining.Generated(model, objective, plan, settings).gradient(0)
     assert 0 < added.norm() <= 20 / 1_000
     assert added.norm() > 0.2 * 20 / 1_000
 

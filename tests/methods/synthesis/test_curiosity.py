@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tacit.methods.synthesis import curiosity
-from tacit.methods.synthesis.curiosity import NoveltyScore, Pool, most_novel, replace
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import TransitionsPlan
-from tacit.methods.synthesis.pretraining import initial_model
-from tacit.methods.synthesis.settings import Curiosity
+from tacit.methods.synthesis.plan import Curiosity, TransitionsPlan
+from tacit.methods.synthesis.pretraining import NoveltyScore, Pool, initial_model, most_novel, replace
 from tacit_worlds import maze
 
 
@@ -100,7 +97,7 @@ def test_a_pool_is_drawn_once_an_epoch_and_gives_distinct_novel_rows(monkeypatch
         assert torch.equal(kept[-1], rows[best])
         return kept[-1]
 
-    monkeypatch.setattr(curiosity, "most_novel", spy)
+    monkeypatch.setattr(pretraining, "most_novel", spy)
     pool = Pool(model, settings, plan.sampler, epoch=3, generator=generator())
     drawn = [pool.draw(step) for step in range(2, 7)]  # begun in the middle of an epoch, as after an interruption
     assert len(kept) == 3

@@ -26,7 +26,7 @@ from tacit.methods.synthesis.diffusion import (
     sample_encoded,
 )
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.plan import Sampler
 
 SPEC = PublicSpec(
     observation=Box((0.0, 0.0), (1.0, 1.0)),

@@ -18,7 +18,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
-from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.plan import Sampler
 
 ROWS, EPISODES = 10_000, 200
 Columns = Mapping[str, np.ndarray]

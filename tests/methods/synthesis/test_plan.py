@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.plan import TransitionsPlan
-from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler, scheduled
+from tacit.methods.synthesis.plan import Curiosity, Pretraining, Sampler, TransitionsPlan, scheduled
 from tacit.units import Unit
 
 

@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from tacit.errors import DataError, PlanError
-from tacit.methods.synthesis import curiosity
+from tacit.methods.synthesis import pretraining
 from tacit.methods.synthesis.diffusion import draw, row_losses, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import TransitionsPlan
+from tacit.methods.synthesis.plan import Curiosity, Pretraining, TransitionsPlan
 from tacit.methods.synthesis.pretraining import initial_model, pretrain
-from tacit.methods.synthesis.settings import Curiosity, Pretraining
 from tacit_worlds import maze
 
 LAYOUT = maze.LAYOUTS["ring"]
@@ -107,11 +106,10 @@ def test_weights_of_another_network_are_refused() -> None:
 def test_curiosity_enters_each_batch(
     settings: Curiosity, pools: list[int], batch: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tacit.methods.synthesis import pretraining
 
     generated: list[int] = []
     trained_on: list[int] = []
-    novel = curiosity.most_novel
+    novel = pretraining.most_novel
     loss = row_losses
 
     def spy_pool(novelty: Any, rows: torch.Tensor, count: int) -> torch.Tensor:
@@ -123,7 +121,7 @@ def test_curiosity_enters_each_batch(
         trained_on.append(len(clean))
         return loss(model, clean, *rest)
 
-    monkeypatch.setattr(curiosity, "most_novel", spy_pool)
+    monkeypatch.setattr(pretraining, "most_novel", spy_pool)
     monkeypatch.setattr(pretraining, "row_losses", spy_loss)
     few = {name: np.asarray(column)[:48] for name, column in COLUMNS.items()}
     pretrain(short(curiosity=settings), ENCODER, few, seed=2)

@@ -8,23 +8,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.methods.synthesis.plan import TransitionsPlan
+from tacit.methods.synthesis.plan import Curiosity, Pretraining, Sampler, TransitionsPlan
 from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 
 if TYPE_CHECKING:
+    from tacit.methods.synthesis.algorithm import Synthesizer as Synthesizer
     from tacit.methods.synthesis.algorithm import fit as fit
     from tacit.methods.synthesis.baselines.raking_alone import Closeness as Closeness
     from tacit.methods.synthesis.baselines.raking_alone import RakingPlan as RakingPlan
     from tacit.methods.synthesis.encoding import Encoder as Encoder
     from tacit.methods.synthesis.pretraining import pretrain as pretrain
-    from tacit.methods.synthesis.synthesizer import Synthesizer as Synthesizer
 
 _HOMES = {
     "Closeness": "baselines.raking_alone",
     "Encoder": "encoding",
     "RakingPlan": "baselines.raking_alone",
-    "Synthesizer": "synthesizer",
+    "Synthesizer": "algorithm",
     "fit": "algorithm",
     "pretrain": "pretraining",
 }

@@ -13,14 +13,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Literal, get_args
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.plan import TransitionsPlan
-from tacit.methods.synthesis.settings import Curiosity
+from tacit.methods.synthesis.plan import Curiosity, TransitionsPlan
 from tacit.units import Unit
 from tacit.validation import check
 
 if TYPE_CHECKING:
+    from tacit.methods.synthesis.algorithm import Synthesizer
     from tacit.methods.synthesis.pretraining import Pretrained
-    from tacit.methods.synthesis.synthesizer import Synthesizer
 
 Name = Literal["NonPre", "NonCur", "Cur", "FineCur", "NonPriv"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -72,6 +71,6 @@ def curious(plan: TransitionsPlan, curiosity: Curiosity | None) -> TransitionsPl
 
 def pretrained_only(plan: TransitionsPlan, start: Pretrained) -> Synthesizer:
     """The control that has seen public rows alone: the synthesizer from which fine-tuning begins."""
-    from tacit.methods.synthesis.synthesizer import Synthesizer
+    from tacit.methods.synthesis.algorithm import Synthesizer
 
     return Synthesizer(plan, start.encoder, start.average)

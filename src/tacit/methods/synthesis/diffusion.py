@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import TransitionsPlan
-from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.plan import Sampler, TransitionsPlan
 
 FREQUENCIES = 8
 """Random Fourier frequencies of the noise embedding (the paper: embedding dimension 16 = 8 sines + 8 cosines)."""

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import DiffusionPlan
+from tacit.methods.synthesis.plan import DiffusionPlan, Pretraining, Progress, scheduled
 from tacit.methods.synthesis.raking import PART as HISTOGRAMS
 from tacit.methods.synthesis.raking import asked
-from tacit.methods.synthesis.settings import Pretraining, Progress, scheduled
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.ledger import checkpoint

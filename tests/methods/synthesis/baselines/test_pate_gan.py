@@ -17,8 +17,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError, PlanExhausted, TacitError
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.baselines import pate_gan
-from tacit.methods.synthesis.baselines.pate_gan import GanPretraining, GanSynthesizer, PateGanPlan, Real
-from tacit.methods.synthesis.baselines.pate_gan_networks import build, waves
+from tacit.methods.synthesis.baselines.pate_gan import GanPretraining, GanSynthesizer, PateGanPlan, Real, build, waves
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise

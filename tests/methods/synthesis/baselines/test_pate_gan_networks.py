@@ -7,7 +7,7 @@ import math
 import torch
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.methods.synthesis.baselines import pate_gan_networks as networks
+from tacit.methods.synthesis.baselines import pate_gan as networks
 from tacit.methods.synthesis.baselines.pate_gan_plan import PateGanPlan
 from tacit.methods.synthesis.encoding import Encoder
 

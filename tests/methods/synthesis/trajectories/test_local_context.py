@@ -16,8 +16,8 @@ from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.plan import Pretraining
 from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.trajectories import stitching
 from tacit.methods.synthesis.trajectories.local_context import LocalContext
 from tacit.methods.synthesis.trajectories.models import fragment_model

@@ -11,9 +11,9 @@ from trajectory_cases import CLINIC, WAITING, maze_episodes, small
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.trajectories.algorithm import Synthesizer, as_trajectories
 from tacit.methods.synthesis.trajectories.pretraining import pretrain
 from tacit.methods.synthesis.trajectories.stitching import Stitched
-from tacit.methods.synthesis.trajectories.synthesizer import Synthesizer, as_trajectories
 
 PLANS = {
     "transformer": small(longest=30),
@@ -46,7 +46,7 @@ def test_rows_follow_each_other_across_seams_and_end_once(kind: str, where: str)
 
 
 def test_batches_are_joined_and_the_set_keeps_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.methods.synthesis.trajectories.synthesizer.BATCH", 15)
+    monkeypatch.setattr("tacit.methods.synthesis.trajectories.algorithm.BATCH", 15)
     value, stitched = sampled(SPECS["clinic"])
     data = as_trajectories(stitched, value.encoder)
     assert data.simulated

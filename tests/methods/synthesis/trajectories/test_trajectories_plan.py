@@ -8,8 +8,8 @@ import pytest
 from trajectory_cases import PEOPLE, maze_episodes, small
 
 from tacit.errors import PlanError
+from tacit.methods.synthesis.plan import Curiosity, Pretraining
 from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.settings import Curiosity, Pretraining
 from tacit.methods.synthesis.trajectories import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.privacy.vault import plan as plans

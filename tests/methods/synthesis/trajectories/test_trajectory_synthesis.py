@@ -17,9 +17,9 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError, PlanExhausted
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.plan import Curiosity, Pretraining
 from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.settings import Curiosity, Pretraining
-from tacit.methods.synthesis.trajectories import synthesizer
+from tacit.methods.synthesis.trajectories import algorithm
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.stitching import Stitched
 from tacit.privacy.noise.secret import SecretNoise
@@ -176,8 +176,8 @@ def test_histograms_weight_whole_trajectories(tmp_path: Path, monkeypatch: pytes
     apart = [np.abs(shares(one.columns, one.episodes) - real).sum() for one in (plain, weighted)]
     assert apart[1] < 0.7 * apart[0]
     drawn = list[int]()
-    stitch = synthesizer.stitch
-    monkeypatch.setattr(synthesizer, "stitch", lambda *given, **named: _counted(stitch(*given, **named), drawn))
+    stitch = algorithm.stitch
+    monkeypatch.setattr(algorithm, "stitch", lambda *given, **named: _counted(stitch(*given, **named), drawn))
     rows = release.value.sample_columns(20_000, seed=0)
     assert 40_000 <= sum(drawn) < 1.2 * 40_000  # twice what is asked for, and not much more
     assert {len(column) for column in rows.values()} == {20_000}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tacit.methods.synthesis.raking import resampled
+from tacit.methods.synthesis.trajectories.algorithm import candidates
 from tacit.methods.synthesis.trajectories.stitching import Stitched, counted, inclusion, picked
-from tacit.methods.synthesis.trajectories.synthesizer import candidates
 
 ONE = np.ones(2_000)
 OWN = np.random.default_rng(0).dirichlet(np.ones(6), size=2_000).astype(np.float32)

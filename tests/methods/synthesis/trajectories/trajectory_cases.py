@@ -12,7 +12,7 @@ import torch
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.plan import Sampler
 from tacit.methods.synthesis.trajectories.fragments import FragmentEncoder, windows
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.ledger.ledger import Ledger

@@ -16,8 +16,8 @@ import numpy as np
 from tacit.methods.synthesis.baselines import graphical
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, records
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
+from tacit.methods.synthesis.plan import Progress
 from tacit.methods.synthesis.raking import simplex
-from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
-from tacit.methods.synthesis.settings import SynthesisPlan, declared, label, pretrained_on, scheduled
+from tacit.methods.synthesis.plan import SynthesisPlan, declared, label, pretrained_on, scheduled
 from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.votes import TeacherVotes

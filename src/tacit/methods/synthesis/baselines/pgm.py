@@ -19,7 +19,7 @@ from tacit.methods.synthesis.baselines import graphical
 from tacit.methods.synthesis.baselines.graphical import Clique, model_cells
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.discretisation import Discretisation
-from tacit.methods.synthesis.settings import Progress
+from tacit.methods.synthesis.plan import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import whole

@@ -14,7 +14,7 @@ from tacit.errors import PlanError
 from tacit.methods import load_class
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
 from tacit.methods.synthesis.discretisation import Codes, Discretisation, as_trajectories
-from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
+from tacit.methods.synthesis.plan import BINS, Progress, SynthesisPlan, label
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label

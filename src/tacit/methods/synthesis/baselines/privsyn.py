@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from tacit.methods.synthesis.baselines.graphical import Array, Clique, Measured, records
 from tacit.methods.synthesis.baselines.plan import Measurements, Records, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.discretisation import Codes
+from tacit.methods.synthesis.plan import Progress
 from tacit.methods.synthesis.raking import simplex
-from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Dependence
 from tacit.privacy.vault.vault import Vault

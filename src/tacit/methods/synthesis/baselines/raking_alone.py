@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis.discretisation import as_trajectories
+from tacit.methods.synthesis.plan import BINS, Progress, SynthesisPlan, label
 from tacit.methods.synthesis.raking import PART, NoisyHistograms, Raking, asked, resampled, simplex
-from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum

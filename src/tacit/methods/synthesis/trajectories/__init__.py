@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
 if TYPE_CHECKING:
+    from tacit.methods.synthesis.trajectories.algorithm import Synthesizer as Synthesizer
     from tacit.methods.synthesis.trajectories.algorithm import fit as fit
     from tacit.methods.synthesis.trajectories.pretraining import pretrain as pretrain
     from tacit.methods.synthesis.trajectories.pretraining import public_encoder as public_encoder
-    from tacit.methods.synthesis.trajectories.synthesizer import Synthesizer as Synthesizer
 
-_HOMES = {"Synthesizer": "synthesizer", "fit": "algorithm", "pretrain": "pretraining", "public_encoder": "pretraining"}
+_HOMES = {"Synthesizer": "algorithm", "fit": "algorithm", "pretrain": "pretraining", "public_encoder": "pretraining"}
 
 __all__ = ["Synthesizer", "TrajectoriesPlan", "fit", "pretrain", "public_encoder"]
 

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from tacit.methods.synthesis.diffusion import Denoiser, chains, draw, normals, preconditioning, row_losses
 from tacit.methods.synthesis.encoding import Encoder, groups
-from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.plan import Sampler
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
 from tacit.methods.synthesis.trajectories.networks import FragmentNetwork, StartNetwork
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.data.spec import Box
-from tacit.methods.synthesis.plan import PEOPLE_A_STEP, DiffusionPlan
+from tacit.methods.synthesis.plan import PEOPLE_A_STEP, Curiosity, DiffusionPlan, Pretraining, Sampler, scheduled
 from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler, scheduled
 from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum

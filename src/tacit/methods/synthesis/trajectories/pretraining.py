@@ -16,10 +16,10 @@ from torch import Tensor
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import DataError
 from tacit.hardware import torch_device
-from tacit.methods.synthesis.curiosity import NoveltyScore
 from tacit.methods.synthesis.diffusion import Denoiser
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.settings import Curiosity, Pretraining
+from tacit.methods.synthesis.plan import Curiosity, Pretraining
+from tacit.methods.synthesis.pretraining import NoveltyScore
 from tacit.methods.synthesis.training import MovingAverage, PublicProgress, load_pretrained, train_publicly
 from tacit.methods.synthesis.trajectories.fragments import windows
 from tacit.methods.synthesis.trajectories.models import (

@@ -26,8 +26,8 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 from torch import Tensor
 
+from tacit.methods.synthesis.plan import Sampler
 from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking, Table, codes_of, shrunk, simplex
-from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.fragments import Condition
 from tacit.methods.synthesis.trajectories.models import FragmentModel, drawn
 
