@@ -36,8 +36,7 @@ import torch
 from benchmarks.peers import torch_critics
 from tacit.data.mobility.days import SLOTS
 from tacit.methods.mobility.pategail import critics
-from tacit.methods.mobility.pategail.critics import Critic, Work, adam
-from tacit.methods.mobility.pategail.embedding import Embedding
+from tacit.methods.mobility.pategail.critics import Critic, Embedding, Work, adam
 from tacit.methods.mobility.pategail.rewards import CHUNK, LocalCritics, codes_of
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part

@@ -2,7 +2,7 @@
 
 Run `python -m benchmarks.off_policy_evaluation`. The last line is one JSON object, process CPU time on one thread:
 `speedup_over_loop` is the time of 100 trials x 12 step sizes as loops over trials, step sizes and iterations, as the
-paper's box writes them (A, b and C of the drawn trajectory in every iteration), over that of `step_sizes.tune`, which
+paper's box writes them (A, b and C of the drawn trajectory in every iteration), over that of `gpope_step_sizes.tune`, which
 includes making the statistics. `speedup_over_precomputed` is the same for loops that have the statistics beforehand.
 The loops are measured on a few of the 1,200 runs and scaled. `cost_12_over_1` is what 12 step sizes cost over one.
 `hiv_speedup` and the HIV errors are those of `benchmarks.ope_hiv`.
@@ -24,7 +24,7 @@ from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.step_sizes import tune
+from experiments.gpope_step_sizes import tune
 from tacit.units import Unit
 from tacit_worlds import chain
 

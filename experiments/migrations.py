@@ -227,6 +227,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     NewField("Votes", "answers", "summed", beside="directions"),
     # a private model of the behaviour policy
     *(NewField(name, "behaviour_model", None, beside="problem noise_multiplier") for name in _ESTIMATORS),
+    # the regression of fitted Q
+    RenamedType("Fit", "Regression", beside="trace"),
     # who may judge a policy
     *(
         NewField(name, new, None, beside="problem noise_multiplier behaviour_model")

@@ -154,7 +154,7 @@ def on_private_rows(path: Path) -> bool:
 
 def of_public_policies(path: Path) -> bool:
     """Where probabilities and features of private rows come from."""
-    names = ("policies.py", "features.py", "logged.py", "overlap.py")
+    names = ("policies.py", "features.py", "logged.py", "importance.py")
     return path in [SOURCE / "methods" / "off_policy_evaluation" / name for name in names] + [
         SOURCE / "agents" / "features.py",
         SOURCE / "methods" / "improvement" / "statement.py",

@@ -29,7 +29,7 @@ from experiments import (
 )
 from tacit.evaluation.audits import library
 from tacit.methods.mobility import pategail
-from tacit.methods.mobility.baselines import plan as baseline
+from tacit.methods.mobility.baselines import algorithm as baseline
 
 MODULES: tuple[Any, ...] = (
     mobility_noise,

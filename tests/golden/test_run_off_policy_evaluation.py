@@ -16,7 +16,7 @@ from tacit import Box, Discrete, PublicSpec, Trajectories, Unit
 from tacit import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation.baselines import cells, lstd
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
-from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
+from experiments.gpope_step_sizes import unit_rows
 
 AREA = "off_policy_evaluation"
 STATES, UNITS = 6, 200

@@ -29,7 +29,7 @@ from tacit.errors import FileError, TacitError
 from tacit.evaluation.movement import maps
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
-from tacit.methods.mobility.common import forbidden
+from tacit.methods.mobility.plan import forbidden
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.study.movement import read_grid
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         Policy,
         Problem,
     )
-    from tacit.methods.off_policy_evaluation.overlap import Overlap
+    from tacit.methods.off_policy_evaluation.importance import Overlap
     from tacit.methods.off_policy_evaluation.policies import Target
     from tacit.privacy.certificate.certificate import Release
     from tacit.privacy.ledger.ledger import Ledger
@@ -257,7 +257,7 @@ def _is_release(named: str | Any) -> bool:
 
 def _overlap(problem: Problem, level: float, share: float, *, own: bool) -> Overlap:
     """The plan of the overlap diagnostics, for a share of epsilon and delta."""
-    from tacit.methods.off_policy_evaluation.overlap import Overlap
+    from tacit.methods.off_policy_evaluation.importance import Overlap
     from tacit.validation import check
 
     check("overlap", share, 0 < share < 1, "a share of epsilon and delta, such as 0.1")

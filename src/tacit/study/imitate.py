@@ -222,7 +222,7 @@ class _Imitation:
 
         from tacit.evaluation.movement import divergences, maps
         from tacit.evaluation.report import MovementReport, picture
-        from tacit.methods.mobility.common import forbidden
+        from tacit.methods.mobility.plan import forbidden
         from tacit.study.account import thrown_away
         from tacit.study.folder import VERIFY
 
@@ -386,7 +386,7 @@ def _some(days: Days, rows: slice | np.ndarray) -> Days:
 
 
 def _tell(narrator: Narrator, release: Release[Generator], run: RunFolder | None, account: Account) -> None:
-    from tacit.methods.mobility.common import forbidden
+    from tacit.methods.mobility.plan import forbidden
     from tacit.study.account import LEDGER
     from tacit.study.folder import CERTIFICATE, REPORT, say_private
 

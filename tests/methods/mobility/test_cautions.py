@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tacit.methods.mobility import OneShotPlan, baselines, pategail
-from tacit.methods.mobility.common import few
+from tacit.methods.mobility.plan import few
 from tacit.units import Unit
 
 

@@ -14,7 +14,7 @@ from tacit.envs import movement
 from tacit.envs.spaces import Anywhere
 from tacit.errors import PlanError
 from tacit.evaluation.movement import divergences
-from tacit.methods.mobility import shrinkage
+from tacit.methods.mobility import moves
 from tacit.methods.mobility.matching import Matching, match
 from tacit.methods.mobility.moves import Weights, histograms
 from tacit.methods.mobility.simulator import Layout, TablePolicy
@@ -51,8 +51,8 @@ def fitted(layout: Layout, noise: float) -> TablePolicy:
 
 def table(layout: Layout, noise: float) -> TablePolicy:
     """What is known before anything is played."""
-    values = shrinkage.unscaled(release(layout, noise), noise, layout, WEIGHTS)
-    return TablePolicy(layout, shrinkage.table(*values, layout)[None])
+    values = moves.unscaled(release(layout, noise), noise, layout, WEIGHTS)
+    return TablePolicy(layout, moves.table(*values, layout)[None])
 
 
 def angle(policy: TablePolicy, noise: float) -> float:

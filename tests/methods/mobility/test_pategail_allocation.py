@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.asking import MOST_RATIO, SPREAD, Smoothed, weights
-from tacit.methods.mobility.pategail.embedding import ACTIONS, Embedding
+from tacit.methods.mobility.pategail.critics import ACTIONS, Embedding
 
 SIZE = 9
 

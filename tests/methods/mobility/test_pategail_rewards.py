@@ -15,8 +15,7 @@ from tacit.data.mobility import days
 from tacit.data.mobility.days import Days, spec_of
 from tacit.data.mobility.grids import RegularGrid
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.critics import Critic
-from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding, cells_of
+from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Critic, Embedding, cells_of
 from tacit.methods.mobility.pategail.rewards import (
     CHUNK,
     Calibration,

@@ -11,7 +11,7 @@ from tacit.data.mobility import days
 from tacit.envs import movement
 from tacit.envs.spaces import Anywhere
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
+from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Embedding
 from tacit.methods.mobility.pategail.training import Learner, Ppo
 
 EMBEDDING = Embedding()

@@ -21,9 +21,8 @@ from tacit.data.spec import Box
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import behaviour_used, fit
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel, Gradient, GramVector, Visits
-from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
-from tacit.methods.off_policy_evaluation.fitted_q import FittedQ
+from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Modelled, Tabular

@@ -18,12 +18,11 @@ from small_mdp import (
 
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import fit
-from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust, DoublyRobustScore
 from tacit.methods.off_policy_evaluation.features import OneHot
+from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, DoublyRobustScore, QFunction
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.q_function import QFunction
 from tacit.methods.off_policy_evaluation.scores import nonnegative
 from tacit.privacy.noise.secret import SecretNoise
 

@@ -22,19 +22,26 @@ from small_mdp import (
 )
 
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation import q_function
 from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.baselines import SufficientStatistics
-from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust, DoublyRobustScore
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
-from tacit.methods.off_policy_evaluation.fitted_q import FittedQ, StartValue
+from tacit.methods.off_policy_evaluation.fitted_q import (
+    ActionGrams,
+    DoublyRobust,
+    DoublyRobustScore,
+    FittedQ,
+    QFunction,
+    Regression,
+    Residuals,
+    ReturnAndScale,
+    StartValue,
+    Transitions,
+)
 from tacit.methods.off_policy_evaluation.gpope import Gpope
-from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
+from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, Overlap
 from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.q_function import Centre, Fit, GramVector, QFunction, Residuals, Transitions
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression
 from tacit.methods.off_policy_evaluation.scores import FIT, ScoreVector
 from tacit.privacy.noise.secret import SecretNoise
@@ -77,8 +84,8 @@ def test_sums_are_those_of_a_naive_loop(features, trace, scale):
     transitions = Transitions(PROBLEM, TARGET, features)
     kept, clip = transitions(ROWS), 1e3
     sums = Residuals(transitions, LIMITS, trace)(kept, (weights, clip, scale)) / FIT
-    grams = GramVector(transitions)(kept, scale) / FIT
-    centres = Centre(transitions, LIMITS)(kept, None) / FIT / np.sqrt([0.5, 0.2, 0.3])
+    grams = ActionGrams(transitions)(kept, scale) / FIT
+    centres = ReturnAndScale(transitions, LIMITS)(kept, None) / FIT / np.sqrt([0.5, 0.2, 0.3])
     for i in (0, 3, 17, 40):
         moves, gram = naive_residuals(EPISODES[i], weights, features, trace)
         norm = np.linalg.norm(gram)
@@ -101,8 +108,8 @@ def test_contributions_have_norm_at_most_one(features, clip):
         np.linalg.norm(vectors, axis=1).max()
         for vectors in (
             Residuals(transitions, LIMITS, 0.8)(kept, (weights, clip, 0.1)),
-            GramVector(transitions)(kept, 0.1),
-            Centre(transitions, LIMITS)(kept, None),
+            ActionGrams(transitions)(kept, 0.1),
+            ReturnAndScale(transitions, LIMITS)(kept, None),
         )
     ]
     assert max(norms) <= 1
@@ -116,7 +123,7 @@ def test_no_units_add_nothing(features):
     kept = {name: column[:0] for name, column in transitions(ROWS).items()}
     rows, weights = {name: column[:0] for name, column in ROWS.items()}, np.zeros((features.size, 2))
     assert Residuals(transitions, LIMITS, 0.8)(kept, (weights, 1.0, 1.0)).shape == (0, 2 * features.size + 1)
-    assert len(GramVector(transitions)(kept, 1.0)) == len(Centre(transitions, LIMITS)(kept, None)) == 0
+    assert len(ActionGrams(transitions)(kept, 1.0)) == len(ReturnAndScale(transitions, LIMITS)(kept, None)) == 0
     q = QFunction(features, weights, TARGET, LIMITS, 0.0)
     vector = ScoreVector(PROBLEM, TARGET, None, SPEC, 1.0, StartValue(PROBLEM, 1.0))
     assert vector(rows, q).shape == (0, 6)
@@ -129,9 +136,9 @@ def test_no_units_add_nothing(features):
 @pytest.mark.parametrize(("factor", "error"), [(2.0, 0.12), (8.0, 0.06)])
 def test_without_noise_it_finds_the_exact_action_values(tmp_path, monkeypatch, trace, factor, error):
     """What is left with the usual clip is the bias of the clip."""
-    monkeypatch.setattr(q_function, "CLIP_FACTOR", factor)
+    monkeypatch.setattr(fitted_q, "CLIP_FACTOR", factor)
     vault = open_vault(tmp_path, units=4000, seed=3, noise=Silent())
-    regression = Fit(rounds=60, trace=trace)
+    regression = Regression(rounds=60, trace=trace)
     plan = FittedQ(problem=PROBLEM, features=OneHot(2), regression=regression, noise_multiplier=0.5)
     run = vault.reserve(plan.account(unit=vault.unit, delta=1e-5))
     q = regression.fit(vault, run, PROBLEM, OneHot(2), TARGET)
@@ -218,7 +225,7 @@ def test_the_behaviour_itself_and_bad_values_are_refused(tmp_path):
         fit(plan, open_vault(tmp_path), Behaviour())
     for wrong in ({"rounds": 0}, {"trace": 1.5}, {"prior": 0.0}):
         with pytest.raises(PlanError):
-            Fit(**wrong)
+            Regression(**wrong)
     for wrong in ({"share": 0.0}, {"clip": -1.0}, {"level": 1.0}):
         with pytest.raises(PlanError):
             dataclasses.replace(plan, **wrong)

@@ -17,7 +17,7 @@ from tacit.methods.off_policy_evaluation.gpope import Gpope, Iterates, direction
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
-from tacit.methods.off_policy_evaluation.step_sizes import iterate, means, unit_rows
+from experiments.gpope_step_sizes import iterate, means, unit_rows
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit_worlds import chain
 

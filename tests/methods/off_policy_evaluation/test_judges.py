@@ -14,12 +14,10 @@ from vault_cases import GivenParts
 
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, fit
-from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust
 from tacit.methods.off_policy_evaluation.features import OneHot
-from tacit.methods.off_policy_evaluation.fitted_q import FittedQ
+from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
-from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
-from tacit.methods.off_policy_evaluation.overlap import Overlap
+from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, Overlap
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, LinearQ, Policy, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Evaluation
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression

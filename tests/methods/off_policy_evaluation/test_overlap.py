@@ -9,7 +9,7 @@ from small_mdp import BEHAVIOUR, PROBLEM, TARGET, enumerate_episodes, open_vault
 
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import fit
-from tacit.methods.off_policy_evaluation.overlap import Overlap, WeightVector, read
+from tacit.methods.off_policy_evaluation.importance import Overlap, WeightVector, read_overlap
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.scores import FIT
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
@@ -27,7 +27,7 @@ def vector_of(policy, rows=ROWS, **fields):
 
 
 def diagnostics(policy, rows=ROWS, **fields):
-    return read(UNITS * CHANCES @ vector_of(policy, rows, **fields), dataclasses.replace(PLAN, **fields), UNITS)
+    return read_overlap(UNITS * CHANCES @ vector_of(policy, rows, **fields), dataclasses.replace(PLAN, **fields), UNITS)
 
 
 def final_weights(policy):
@@ -75,7 +75,7 @@ def test_a_policy_without_support_is_found_out():
     chance = np.array([p * 0.6 ** -sum(s == 0 for s, _, _, _ in e) for e, p in zip(EPISODES, CHANCES, strict=True)])
     chance = chance[only]
     assert chance.sum() == pytest.approx(1)
-    found = read(UNITS * chance @ vector_of(policy, rows), PLAN, UNITS)
+    found = read_overlap(UNITS * chance @ vector_of(policy, rows), PLAN, UNITS)
     assert found["mean_ratio"]["high"] < 0.8
     assert "never takes" in found["words"][-1]
 
@@ -103,7 +103,7 @@ def test_all_noise_gives_finite_numbers_in_range():
     rng = np.random.default_rng(0)
     plan = dataclasses.replace(PLAN, noise_multiplier=1e4)
     for _ in range(50):
-        found = read(rng.normal(size=16) * 1e4, plan, 100)
+        found = read_overlap(rng.normal(size=16) * 1e4, plan, 100)
         for name, most in (("effective_sample_size", 1e4), ("mean_ratio", 20)):
             values = found[name]
             assert 0 <= values["low"] <= values["high"] <= most

@@ -40,7 +40,7 @@ from tacit.methods.off_policy_evaluation.residual import (
     Statistics,
 )
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant
-from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
+from experiments.gpope_step_sizes import unit_rows
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise

@@ -15,7 +15,7 @@ from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
-from tacit.methods.off_policy_evaluation.step_sizes import iterate, mspbe, summarise, tune, unit_rows
+from experiments.gpope_step_sizes import iterate, mspbe, summarise, tune, unit_rows
 from tacit_worlds import chain
 
 UNITS, STEPS = 40, 12

@@ -5,7 +5,7 @@ Input: people's days behind a vault; a calibrated plan (layout, weights, matchin
           scaled by public weights and to norm 1                                          (moves.py)
 2. y   <- (sum_i x_i + noise) / N                                                         (vault.noisy_sum)
 3. where days begin and how far exploring leads: two sums more of norm 1                  (places.py)
-4. table <- y's histogram, with public masses of time, shrunk by the known noise          (shrinkage.py)
+4. table <- y's histogram, with public masses of time, shrunk by the known noise          (moves.py)
 5. for a few rounds: play days of the policy (table + latent day type), m <- the vector they would have released;
           critic C^-1 (y / w - m), the policy takes a Gauss-Newton step for it           (matching.py)
 
@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 
 from tacit.data.mobility.grids import Grid
 from tacit.errors import PlanError
-from tacit.methods.mobility.common import ZeroContribution, reserved
 from tacit.methods.mobility.matching import match
 from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Starts
-from tacit.methods.mobility.plan import OneShotPlan
+from tacit.methods.mobility.plan import OneShotPlan, ZeroContribution, reserved
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.base import Run

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tacit.data.mobility.days import STAY
 from tacit.envs import movement
 from tacit.envs.spaces import Anywhere
-from tacit.methods.mobility import shrinkage
+from tacit.methods.mobility import moves
 from tacit.methods.mobility.moves import ACTIONS_COUNT, DAY_SIZE, Weights, day_bins, states
 from tacit.methods.mobility.simulator import Layout, TablePolicy
 from tacit.validation import check
@@ -110,9 +110,9 @@ class _Fit:
 
     def __init__(self, mean: FloatArray, noise: float, layout: Layout, weights: Weights, plan: Matching) -> None:
         self._layout, self._plan, self._weights = layout, plan, weights.of(layout)
-        values, sd = shrinkage.unscaled(mean, noise, layout, weights)
+        values, sd = moves.unscaled(mean, noise, layout, weights)
         groups, fine = _groups(layout), layout.size <= FINE
-        logits = np.log(shrinkage.table(values, sd, layout))
+        logits = np.log(moves.table(values, sd, layout))
         self._groups = [(group, count) for group, count, _ in groups]
         spreads = np.concatenate([np.full(count * ACTIONS_COUNT, spread) for _, count, spread in groups])
         kinds = np.zeros((plan.kinds, ACTIONS_COUNT))
@@ -132,7 +132,7 @@ class _Fit:
         self._released = np.concatenate([sums @ values[:width], values[width:]])
         self._covariance = np.diag(np.concatenate([np.zeros(len(sums)), sd[width:] ** 2]))
         self._covariance[: len(sums), : len(sums)] = (sums * sd[:width] ** 2) @ sums.T
-        self._factor = shrinkage.common_factor(values, sd, layout)
+        self._factor = moves.common_factor(values, sd, layout)
         self._norm = 1.0
 
     def table(self, effects: FloatArray) -> FloatArray:
@@ -176,7 +176,7 @@ class _Fit:
         precision = _inverse(self._covariance + self._factor**2 * slack)
         expected, width = ALIKE / self._norm, (ALIKE_SPREAD / self._norm) ** 2
         top = self._released @ precision @ played + expected / width
-        self._factor = max(float(top / (played @ precision @ played + 1 / width)), shrinkage.LEAST_FACTOR)
+        self._factor = max(float(top / (played @ precision @ played + 1 / width)), moves.LEAST_FACTOR)
         precision = _inverse(self._covariance / self._factor**2 + slack)
         return self._released / self._factor - played, precision
 

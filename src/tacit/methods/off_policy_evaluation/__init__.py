@@ -11,12 +11,10 @@ from tacit.methods.off_policy_evaluation import selection
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, fit
 from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
-from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust
 from tacit.methods.off_policy_evaluation.features import Custom, Features, Fourier, OneHot, Smoothness
-from tacit.methods.off_policy_evaluation.fitted_q import FittedQ
+from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
-from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
-from tacit.methods.off_policy_evaluation.overlap import Overlap
+from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, Overlap
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, LinearQ, Network, Policy, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval, Problem
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression, Shares

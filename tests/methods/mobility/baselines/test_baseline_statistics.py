@@ -11,8 +11,8 @@ from tacit.envs.movement import play
 from tacit.envs.spaces import JumpLaw
 from tacit.methods.mobility.baselines import models
 from tacit.methods.mobility.baselines.models import Averages
-from tacit.methods.mobility.common import ZeroContribution
 from tacit.methods.mobility.moves import Moves
+from tacit.methods.mobility.plan import ZeroContribution
 
 GRID = RegularGrid(30.0, 100.0, 30.99, 100.99, 0.01)
 SPACE = JumpLaw(GRID, (1.0, 5.0, 20.0), (0.7, 0.3))

@@ -19,7 +19,7 @@ from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
-from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
+from experiments.gpope_step_sizes import unit_rows
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.data.mobility.days import EXPLORE, HOME, SLOTS, STAY, Days, actions, days_of, distinct
 from tacit.data.mobility.grids import Grid
-from tacit.methods.mobility import shrinkage
+from tacit.methods.mobility import moves
 from tacit.methods.mobility.moves import Weights
 from tacit.methods.mobility.simulator import Layout, TablePolicy
 
@@ -48,8 +48,8 @@ class Averages:
 
 def table_policy(noisy: Floats, noise: float, layout: Layout, weights: Weights) -> TablePolicy:
     """The policy of a noisy mean histogram [5 K] with this much noise."""
-    values, deviations = shrinkage.unscaled(noisy, noise, layout, weights)
-    return TablePolicy(layout, shrinkage.table(values, deviations, layout)[None])
+    values, deviations = moves.unscaled(noisy, noise, layout, weights)
+    return TablePolicy(layout, moves.table(values, deviations, layout)[None])
 
 
 EPR_CLIP = 0.65

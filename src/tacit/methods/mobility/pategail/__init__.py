@@ -8,8 +8,7 @@ Its default rival, one release and imitation on the server, is `tacit.methods.mo
 """
 
 from tacit.methods.mobility.pategail.algorithm import fit, works
-from tacit.methods.mobility.pategail.critics import Critic
-from tacit.methods.mobility.pategail.embedding import Embedding
+from tacit.methods.mobility.pategail.critics import Critic, Embedding
 from tacit.methods.mobility.pategail.plan import Allocate, Allocation, Kind, PateGailPlan, recipe
 from tacit.methods.mobility.pategail.rewards import Calibration
 from tacit.methods.mobility.pategail.training import Ppo

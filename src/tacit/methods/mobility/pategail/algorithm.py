@@ -27,7 +27,7 @@ from tacit.data.mobility.grids import Grid
 from tacit.envs import movement
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.asking import Asking
-from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS
+from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS
 from tacit.methods.mobility.pategail.plan import CRITICS, Allocate, PateGailPlan
 from tacit.methods.mobility.pategail.training import Learner
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums

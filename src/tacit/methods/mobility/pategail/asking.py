@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.embedding import ACTIONS, Embedding, cells_of
+from tacit.methods.mobility.pategail.critics import ACTIONS, Embedding, cells_of
 from tacit.methods.mobility.pategail.plan import CRITICS, MOST_WEIGHT, Allocate, Allocation, PateGailPlan
 from tacit.methods.mobility.pategail.rewards import LEAST, moments, weights_of
 from tacit.methods.mobility.pategail.training import Learner, Rollouts

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.methods.mobility.common import few, label
-from tacit.methods.mobility.pategail.critics import Critic
-from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
+from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Critic, Embedding
 from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, LocalCritics, OwnNoise
 from tacit.methods.mobility.pategail.training import Ppo
 from tacit.methods.mobility.places import CLIP, JUMPS, STARTS
+from tacit.methods.mobility.plan import few, label
 from tacit.methods.mobility.simulator import Layout
 from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label

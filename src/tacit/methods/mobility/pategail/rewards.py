@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.mobility import days
-from tacit.methods.mobility.pategail.critics import Critic, Work, adam
-from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding, cells_of
+from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Critic, Embedding, Work, adam, cells_of
 from tacit.methods.mobility.simulator import Layout
 from tacit.validation import check
 

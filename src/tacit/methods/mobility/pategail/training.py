@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.agents.networks import Adam, Mlp, bounded
 from tacit.envs import movement
 from tacit.envs.spaces import Anywhere
-from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
+from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Embedding
 from tacit.methods.mobility.pategail.rewards import codes_of
 from tacit.methods.mobility.simulator import TablePolicy
 from tacit.validation import check
