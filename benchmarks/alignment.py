@@ -24,7 +24,7 @@ from tacit.agents.language.llama import Llama
 from tacit.agents.language.sampling import complete, log_softmax
 from tacit.agents.language.texts import Tokenizer, Writer
 from tacit.methods.alignment import AlignmentPlan
-from tacit.methods.alignment.contributions import PersonGradient, Released, advantages
+from tacit.methods.alignment.people import PersonGradient, Released, advantages
 
 SMOLLM2 = Shape(layers=30, width=576, inner=1_536, heads=9, groups=3, tokens=49_152, base=1e5)
 WORDS, PEOPLE = 8_192, 32

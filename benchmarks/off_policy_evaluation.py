@@ -2,10 +2,10 @@
 
 Run `python -m benchmarks.off_policy_evaluation`. The last line is one JSON object, process CPU time on one thread:
 `speedup_over_loop` is the time of 100 trials x 12 step sizes as loops over trials, step sizes and iterations, as the
-paper's box writes them (A, b and C of the drawn trajectory in every iteration), over that of `gpope_step_sizes.tune`, which
-includes making the statistics. `speedup_over_precomputed` is the same for loops that have the statistics beforehand.
-The loops are measured on a few of the 1,200 runs and scaled. `cost_12_over_1` is what 12 step sizes cost over one.
-`hiv_speedup` and the HIV errors are those of `benchmarks.ope_hiv`.
+paper's box writes them (A, b and C of the drawn trajectory in every iteration), over that of `gpope_step_sizes.tune`,
+which includes making the statistics. `speedup_over_precomputed` is the same for loops that have the statistics
+beforehand. The loops are measured on a few of the 1,200 runs and scaled. `cost_12_over_1` is what 12 step sizes cost
+over one. `hiv_speedup` and the HIV errors are those of `benchmarks.ope_hiv`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import statistics
 
 import numpy as np
+from experiments.gpope_step_sizes import tune
 
 from benchmarks import ope_hiv
 from tacit.data.trajectories import Trajectories
@@ -24,7 +25,6 @@ from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from experiments.gpope_step_sizes import tune
 from tacit.units import Unit
 from tacit_worlds import chain
 

@@ -31,8 +31,7 @@ from benchmarks.peers import cleanrl_style, torch_users
 from tacit.agents.networks import Mlp
 from tacit.envs.serving import SimulatedUsers, serve
 from tacit.methods.policy_gradient import Acting, Learned, Local, Policy, PolicyGradientPlan, Value, fit
-from tacit.methods.policy_gradient.advantages import Advantages
-from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.contributions import Advantages, Released
 from tacit.methods.policy_gradient.local_updates import LocalUpdates, Training
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger

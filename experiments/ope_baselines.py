@@ -1,10 +1,10 @@
 """Earlier methods of off-policy evaluation on simulated domains, all trials of a setting at once.
 
-What the private methods do behind the doors is done here with the same functions (`gpope_step_sizes.compare`, the mechanisms
-of smooth sensitivity, `baselines.solve`, `scores.read`) on statistics that are made once for a pool of simulated units.
-A trial's data set is a subset of the pool; samples and noise come from numpy's generator. Where a method has a step
-size, a clip or a ridge, every value of a public grid is tried, and the best on the mean RMSE over the trials is
-reported as "best": nobody could know it.
+What the private methods do behind the doors is done here with the same functions (`gpope_step_sizes.compare`, the
+mechanisms of smooth sensitivity, `baselines.solve`, `scores.read`) on statistics that are made once for a pool of
+simulated units. A trial's data set is a subset of the pool; samples and noise come from numpy's generator. Where a
+method has a step size, a clip or a ridge, every value of a public grid is tried, and the best on the mean RMSE over the
+trials is reported as "best": nobody could know it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from experiments import ope_methods
 from experiments.check import Figure
 from experiments.configuration import Json
+from experiments.gpope_step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
 from experiments.ope_methods import DELTA, Columns, Domain, Setting, unit_of
 from experiments.store import Store
 from tacit import off_policy_evaluation as ope
@@ -29,7 +30,6 @@ from tacit.methods.off_policy_evaluation import baselines, scores
 from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, lstd
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
-from experiments.gpope_step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.units import Unit

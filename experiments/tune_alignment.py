@@ -31,8 +31,7 @@ from experiments.configuration import Json, describe
 from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.alignment import AlignmentPlan, Bias, People, Steered
-from tacit.methods.alignment.contributions import PersonGradient, Released
-from tacit.methods.alignment.writing import Writing
+from tacit.methods.alignment.people import PersonGradient, Released, Writing
 
 NAME, PUBLIC, MEASURED, SEED = "tuning_alignment", 768, 256, 123
 STEPS = (0.35, 0.2, 0.6)

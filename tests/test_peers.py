@@ -19,8 +19,7 @@ from torch import nn
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.methods.policy_gradient import Policy, Scaled
-from tacit.methods.policy_gradient.advantages import Advantages
-from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.contributions import Advantages, Released
 from tacit.methods.policy_gradient.local_updates import LocalUpdates, Training
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, build_network
 from tacit.methods.synthesis.encoding import Encoder

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.gpope_step_sizes import unit_rows
 from tests.golden import runs
 from tests.golden.runs import Numbers, Run, variant
 
@@ -16,7 +17,6 @@ from tacit import Box, Discrete, PublicSpec, Trajectories, Unit
 from tacit import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation.baselines import cells, lstd
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
-from experiments.gpope_step_sizes import unit_rows
 
 AREA = "off_policy_evaluation"
 STATES, UNITS = 6, 200

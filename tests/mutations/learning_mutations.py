@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.envs import serving
-from tacit.methods.policy_gradient import advantages, local_updates
+from tacit.methods.policy_gradient import contributions, local_updates
 from tacit.privacy.vault import user_vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -17,13 +17,13 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def shared_critic(patch: pytest.MonkeyPatch) -> None:
     """Everybody's critic has the scale of the returns of all who were met so far."""
-    real, past = advantages.own_fit, [0.0]
+    real, past = contributions.own_fit, [0.0]
 
     def own_fit(rows: Any, targets: Any, *rest: Any) -> Any:
         past.append(float(np.nanmean(targets)))
         return real(rows, targets, *rest) * (1 + np.mean(past))
 
-    patch.setattr(advantages, "own_fit", own_fit)
+    patch.setattr(contributions, "own_fit", own_fit)
 
 
 def shared_adam(patch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,7 @@ from tests.methods.alignment.small import WRITER, Letters, plan_of, texts_of, va
 from user_cases import Scripted, priced
 
 from tacit.errors import LedgerError
-from tacit.methods.alignment.people import People
-from tacit.methods.alignment.writing import Writing
+from tacit.methods.alignment.people import People, Writing
 from tacit.privacy.mechanisms.sums import PoissonSum
 
 

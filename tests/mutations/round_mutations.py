@@ -10,7 +10,7 @@ import pytest
 
 from tacit.agents.language import sampling
 from tacit.data import unit_keys
-from tacit.methods.alignment import writing
+from tacit.methods.alignment import people
 from tacit.methods.alignment.people import People
 from tacit.privacy import deals
 from tacit.privacy.vault import arrivals
@@ -72,7 +72,7 @@ def batches_of_those_who_are_there(patch: pytest.MonkeyPatch) -> None:
     def alone(*arguments: Any) -> Iterator[Any]:
         yield sampling.complete(*arguments)
 
-    patch.setattr(writing, "alone", alone)
+    patch.setattr(people, "alone", alone)
 
 
 def law_of_twins_forgotten(patch: pytest.MonkeyPatch) -> None:

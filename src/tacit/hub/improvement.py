@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.agents.policies import Policy
-from tacit.methods.improvement.improved import Improvement
+from tacit.methods.improvement.algorithm import Improvement
 from tacit.methods.improvement.moments import Moments, Scales
 from tacit.methods.improvement.plan import ImprovementPlan
 from tacit.methods.improvement.statement import Statement

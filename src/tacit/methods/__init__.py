@@ -352,7 +352,7 @@ METHODS: tuple[Method, ...] = (
         certified="improvement of logged decisions",
         plan=".improvement.plan:ImprovementPlan",
         fit=".improvement.algorithm:fit",
-        value=".improvement.improved:Improvement",
+        value=".improvement.algorithm:Improvement",
         kind="improvement",
         audits={"improvement": f"{_DEFAULTS}:improvement"},
     ),

@@ -16,10 +16,16 @@ from small import SHAPE, WRITER, Letters, people_of, plan_of, texts_of, vault_of
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.sampling import log_softmax
 from tacit.errors import DataError, MechanismError
-from tacit.methods.alignment.contributions import PersonGradient, Released, advantages
-from tacit.methods.alignment.people import People
+from tacit.methods.alignment.people import (
+    People,
+    PersonGradient,
+    Released,
+    Writing,
+    advantages,
+    split_actions,
+    split_observations,
+)
 from tacit.methods.alignment.plan import AlignmentPlan
-from tacit.methods.alignment.writing import Writing, split_actions, split_observations
 from tacit.privacy.vault.isolation import IsolationChecks
 
 Rows = dict[str, NDArray[Any]]

@@ -15,7 +15,7 @@ from tacit.agents.language.llama import Llama
 from tacit.agents.language.sampling import laid_out, log_softmax
 from tacit.errors import DataError, PlanError, PlanExhausted
 from tacit.methods.alignment import PreferencePlan, fit_preferences, pairs_of, rated_pairs
-from tacit.methods.alignment.contributions import Released
+from tacit.methods.alignment.people import Released
 from tacit.methods.alignment.preferences import PairGradient
 from tacit.privacy.vault.isolation import IsolationChecks
 

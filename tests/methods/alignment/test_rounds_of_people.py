@@ -11,10 +11,8 @@ import torch
 from numpy.typing import NDArray
 from small import UNIT, WRITER, Letters, plan_of, texts_of, vault_of
 
-from tacit.methods.alignment.contributions import PersonGradient, Released
-from tacit.methods.alignment.people import People
+from tacit.methods.alignment.people import People, PersonGradient, Released, Writing
 from tacit.methods.alignment.plan import PART, AlignmentPlan
-from tacit.methods.alignment.writing import Writing
 from tacit.privacy.noise.correlated import coefficients
 
 Texts = Mapping[str, Sequence[str]]

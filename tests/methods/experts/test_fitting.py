@@ -14,7 +14,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.errors import PlanError
-from tacit.methods.experts.fitting import Fit, fit_votes, shares
+from tacit.methods.experts.clones import Fit, fit_votes, shares
 
 RNG = np.random.default_rng(0)
 STATES = RNG.uniform(LOW, HIGH, (2, 60, 4)).astype(np.float32)

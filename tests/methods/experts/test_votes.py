@@ -32,8 +32,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.experts.algorithm import fit
 from tacit.methods.experts.anchors import Given, Uniform
-from tacit.methods.experts.clones import LinearClone, MlpClone
-from tacit.methods.experts.fitting import Fit
+from tacit.methods.experts.clones import Fit, LinearClone, MlpClone
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import ReturnWeight
 from tacit.methods.experts.votes import Ballot, Vote, Votes

@@ -22,6 +22,7 @@ from small_mdp import (
 )
 
 from tacit.errors import PlanError, PlanExhausted
+from tacit.methods.off_policy_evaluation import fitted_q
 from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.baselines import SufficientStatistics
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
@@ -31,10 +32,10 @@ from tacit.methods.off_policy_evaluation.fitted_q import (
     DoublyRobustScore,
     FittedQ,
     QFunction,
+    QStartValue,
     Regression,
     Residuals,
     ReturnAndScale,
-    StartValue,
     Transitions,
 )
 from tacit.methods.off_policy_evaluation.gpope import Gpope
@@ -125,7 +126,7 @@ def test_no_units_add_nothing(features):
     assert Residuals(transitions, LIMITS, 0.8)(kept, (weights, 1.0, 1.0)).shape == (0, 2 * features.size + 1)
     assert len(ActionGrams(transitions)(kept, 1.0)) == len(ReturnAndScale(transitions, LIMITS)(kept, None)) == 0
     q = QFunction(features, weights, TARGET, LIMITS, 0.0)
-    vector = ScoreVector(PROBLEM, TARGET, None, SPEC, 1.0, StartValue(PROBLEM, 1.0))
+    vector = ScoreVector(PROBLEM, TARGET, None, SPEC, 1.0, QStartValue(PROBLEM, 1.0))
     assert vector(rows, q).shape == (0, 6)
     robust = ScoreVector(PROBLEM, TARGET, None, SPEC, 1.0, DoublyRobustScore(PROBLEM, 1.0))
     assert robust(rows, q).shape == (0, 6)
@@ -154,7 +155,7 @@ def test_start_values_are_means_over_episodes():
     problem = Problem(gamma=0.9, horizon=3, episodes_per_unit=2)
     log = logged(rows, problem, TARGET)
     mean = ((0.9 * 1 + 0.1 * 2) + (0.2 * -1 + 0.8 * 0)) / 2
-    assert StartValue(problem, 2.0)(log, q)[0] == pytest.approx((mean - 0.5) / 2)
+    assert QStartValue(problem, 2.0)(log, q)[0] == pytest.approx((mean - 0.5) / 2)
 
 
 def test_the_evaluation_is_near_the_truth_and_certified(tmp_path):

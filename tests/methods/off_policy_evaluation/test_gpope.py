@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.gpope_step_sizes import iterate, means, unit_rows
 from gpope_cases import BASE, DELTA, FEATURES, PROBLEM, TARGET, open_vault, simulated, unit_of
 
 from tacit.errors import AccountingError, PlanError, PlanExhausted
@@ -17,7 +18,6 @@ from tacit.methods.off_policy_evaluation.gpope import Gpope, Iterates, direction
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
-from experiments.gpope_step_sizes import iterate, means, unit_rows
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit_worlds import chain
 

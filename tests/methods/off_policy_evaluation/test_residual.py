@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from experiments.gpope_step_sizes import unit_rows
 from gpope_cases import open_vault as open_chain
 from small_mdp import (
     BEHAVIOUR,
@@ -40,7 +41,6 @@ from tacit.methods.off_policy_evaluation.residual import (
     Statistics,
 )
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant
-from experiments.gpope_step_sizes import unit_rows
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.gpope_step_sizes import iterate, mspbe, summarise, tune, unit_rows
 from gpope_cases import BASE, DELTA, PROBLEM, TARGET, Chosen, open_vault, simulated, unit_of
 
 from tacit.data.trajectories import Trajectories
@@ -15,7 +16,6 @@ from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
-from experiments.gpope_step_sizes import iterate, mspbe, summarise, tune, unit_rows
 from tacit_worlds import chain
 
 UNITS, STEPS = 40, 12

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.agents.features import Quadratic, Scaled
-from tacit.methods.policy_gradient.advantages import (
+from tacit.methods.policy_gradient.contributions import (
     Advantages,
     own_fit,
     residual_rewards,

@@ -10,8 +10,7 @@ from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, Value
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.methods.policy_gradient.advantages import Advantages
-from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks
+from tacit.methods.policy_gradient.contributions import Advantages, CriticGradient, EpisodeGradient, Released, blocks
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.vault.invented import invented_rows

@@ -15,8 +15,7 @@ from tacit.agents.policies import Policy, Value
 from tacit.agents.torch_network import TorchNetwork
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.advantages import Advantages
-from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.contributions import Advantages, Released
 from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalUpdates, Training
 from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.isolation import require_pure_form

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tacit.methods.synthesis import pretraining
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Curiosity, TransitionsPlan
 from tacit.methods.synthesis.pretraining import NoveltyScore, Pool, initial_model, most_novel, replace

@@ -2,8 +2,8 @@
 
 Input: people with texts behind a vault; a calibrated plan (rounds, N, K, T, C, sigma); a model with a public reward
 1. for k = 0 .. rounds - 1:
-2.     vault.enroll: N new people get K completions of each of their prompts, T tokens each    (people.py, writing.py)
-3.     each gives  x_u = mean_{k, t} A_kt grad log pi(y_kt), A from own completions             (contributions.py)
+2.     vault.enroll: N new people get K completions of each of their prompts, T tokens each    (people.py)
+3.     each gives  x_u = mean_{k, t} A_kt grad log pi(y_kt), A from own completions             (people.py)
 4.     g <- (sum_u clip(x_u, C) + n_k) / N,  n_k from correlated noise                          (vault.noisy_sum)
 5.     theta <- theta + step g
 6. release theta: completing, and shrinking on public prompts, are post-processing             (steered.py)
@@ -23,10 +23,9 @@ from torch import Tensor
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.texts import Writer
 from tacit.errors import PlanError
-from tacit.methods.alignment.contributions import PersonGradient, Released
+from tacit.methods.alignment.people import PersonGradient, Released, Writing
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
-from tacit.methods.alignment.writing import Writing
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger

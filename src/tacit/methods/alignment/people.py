@@ -1,6 +1,7 @@
 """People with texts of their own, who are known beforehand: a pool of a `UserVault`, which deals them into rounds.
 
-A person's draws belong to their id: removing somebody moves nobody else's prompt, random numbers or tokens.
+A person's draws belong to their id: removing somebody moves nobody else's prompt, random numbers or tokens. `Writing`
+is the actor that serves them, with completions and public values of these; `PersonGradient` is what one of them adds.
 """
 
 from __future__ import annotations
@@ -11,16 +12,75 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from tacit.agents.language.adapters import Steering
+from tacit.agents.language.judges import Reward
+from tacit.agents.language.sampling import Completions, alone, filled, log_softmax, scores
 from tacit.agents.language.texts import Writer
 from tacit.data import unit_keys
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError
 from tacit.methods.alignment.plan import AlignmentPlan
-from tacit.methods.alignment.writing import split_actions, split_observations
 from tacit.privacy.vault.user_vault import Actor
 from tacit.units import UnitKey
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Writing:
+    """The actor of a round: a row of the result depends on the rows of its own prompt alone, to the last bit."""
+
+    plan: AlignmentPlan  # sizes
+    writer: Writer  # the model
+    reward: Reward | None  # the public reward, or None
+    theta: Tensor  # released parameters [P]
+
+    def __call__(
+        self, observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator
+    ) -> Float32:
+        """Rows [N, d] of prompts, K each in a row -> actions [N, a], laid out as `AlignmentPlan.spec` says."""
+        prompts, draws = split_observations(self.plan, observations)
+        steering = Steering(self.plan.adapter, self.theta[None])
+        some = alone(self.writer.model, self.writer.before, prompts, draws, steering)
+        return np.concatenate([self._laid_out(done) for done in some])
+
+    def _laid_out(self, done: Completions) -> Float32:
+        rows = done.written.shape[0] * done.written.shape[1]
+        values = self._values(done)
+        parts = (done.written.reshape(rows, -1).float(), values, done.residual.reshape(rows, -1))
+        return torch.cat(parts, dim=1).numpy()
+
+    def _values(self, done: Completions) -> Tensor:
+        """The public reward [B K, looks] of every completion and of its beginnings, prompt by prompt."""
+        looks = self.plan.looks
+        if self.reward is None:
+            return torch.zeros(done.written.shape[0] * done.written.shape[1], len(looks))
+        values = []
+        for prompt, written in zip(done.prompts, done.written, strict=True):
+            alike = prompt.expand(len(written), -1)
+            texts = [text for n in looks for text in self.writer.texts(alike, written[:, :n])]
+            values.append(torch.from_numpy(self.reward(texts)).view(len(looks), -1).T)
+        return torch.cat(values).float()
+
+
+def split_observations(plan: AlignmentPlan, observations: NDArray[Any]) -> tuple[Tensor, Tensor]:
+    """Prompts [B, n] int64 and draws [B, K, T] of rows [B K, d]; a prompt is that of its first row."""
+    width = plan.prompt_tokens + plan.tokens
+    rows = torch.from_numpy(np.ascontiguousarray(observations, np.float32)).view(-1, plan.completions, width)
+    return rows[:, 0, : plan.prompt_tokens].long(), rows[:, :, plan.prompt_tokens :]
+
+
+def split_actions(plan: AlignmentPlan, prompts: Tensor, actions: NDArray[Any]) -> tuple[Completions, Tensor]:
+    """Completions of prompts [B, n], and their public values [B, K, looks], of rows [B K, a]."""
+    rows = torch.from_numpy(np.ascontiguousarray(actions, np.float32)).view(len(prompts), plan.completions, -1)
+    written, values, residual = torch.split(
+        rows, [plan.tokens, len(plan.looks), rows.shape[2] - plan.tokens - len(plan.looks)], dim=2
+    )
+    return Completions(prompts, written.long(), residual.reshape(*written.shape, -1)), values
 
 
 class Feedback(Protocol):
@@ -135,3 +195,65 @@ class People:
 
 def _wrong(what: str, expected: str) -> DataError:
     return DataError(what, where="alignment.People", expected=expected, remedy="build the people for this very plan")
+
+
+TOGETHER = 16
+"""Prompts whose gradients are taken in one pass."""
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What a round's contributions may use."""
+
+    theta: NDArray[np.float32]  # the released parameters [P]
+
+
+@dataclass(frozen=True, eq=False)
+class PersonGradient:
+    """One policy gradient a person."""
+
+    plan: AlignmentPlan  # sizes, bounds and the critic's share
+    writer: Writer  # the model
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
+        """[U, P]."""
+        plan, people = self.plan, len(rows["mask"])
+        theta = torch.from_numpy(np.array(state.theta, np.float32))
+        flat = {name: rows[name].reshape(people * plan.rows, -1) for name in ("observations", "actions")}
+        rewards = torch.from_numpy(np.asarray(rows["rewards"], np.float32)).view(-1, plan.completions)
+        whole = torch.from_numpy(np.asarray(rows["mask"])).view(-1, plan.completions).all(dim=1)
+        prompts, _ = split_observations(plan, flat["observations"])
+        vectors = torch.zeros(people * plan.prompts, len(theta))
+        answered = torch.nonzero(whole)[:, 0]
+        written = flat["actions"].reshape(-1, plan.completions, flat["actions"].shape[1])
+        for some in torch.split(answered, TOGETHER) if len(answered) else ():
+            actions = written[some.numpy()].reshape(-1, written.shape[2])
+            done, values = split_actions(plan, prompts[some], actions)
+            vectors[some] = self._gradients(done, values, rewards[some], theta)
+        total = vectors.view(people, plan.prompts, -1).sum(dim=1)
+        return np.asarray(total.numpy(), np.float64) / (plan.prompts * plan.completions * plan.tokens)
+
+    def _gradients(self, done: Completions, values: Tensor, rewards: Tensor, theta: Tensor) -> Tensor:
+        """[B, P] of B prompts."""
+        model, before, adapter = self.writer.model, self.writer.before, self.plan.adapter
+        given, rows = len(rewards), filled(len(rewards), self.plan.prompt_tokens, self.plan.completions)
+        rewards, values = rewards[rows], values[rows]
+        done = Completions(done.prompts[rows], done.written[rows], done.residual[rows])
+        if self.plan.kl:
+            start = adapter.start(model.shape)
+            with torch.no_grad():
+                ours, theirs = (
+                    log_softmax(model, before, done, Steering(adapter, one[None])).gather(3, done.written[..., None])
+                    for one in (theta, start)
+                )
+            rewards = rewards - self.plan.kl * (ours - theirs).sum(dim=(2, 3))
+        return scores(model, before, done, adapter, theta, advantages(self.plan, rewards, values))[:given]
+
+
+def advantages(plan: AlignmentPlan, rewards: Tensor, values: Tensor) -> Tensor:
+    """A [B, K, T] of rewards [B, K] and of the public values [B, K, looks] of completions and of their beginnings."""
+    beginnings = torch.cat([torch.zeros_like(rewards)[..., None], values[..., :-1]], dim=2)
+    gains = rewards[..., None] - plan.critic * beginnings
+    others = (gains.sum(dim=1, keepdim=True) - gains) / (plan.completions - 1)
+    segment = plan.segment if len(plan.looks) > 1 else plan.tokens
+    return (gains - others).repeat_interleave(segment, dim=2)[..., : plan.tokens]

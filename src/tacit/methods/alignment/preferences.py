@@ -27,7 +27,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError
 from tacit.methods.alignment.algorithm import Progress, begun, checkpoint_of, save
-from tacit.methods.alignment.contributions import TOGETHER, Released
+from tacit.methods.alignment.people import TOGETHER, Released
 from tacit.methods.alignment.steered import Steered
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release

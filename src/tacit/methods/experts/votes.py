@@ -4,7 +4,7 @@ Input: experts' logs behind a vault; a calibrated plan (N anchors, a clone, a po
 1. each expert's clone is fitted to that expert's own rows                           (clones.py)
 2. x_i <- w_i (e_a - 1/A) over all anchors, a = what clone i would do there, w_i in (0, 1] its weight (learned.py)
 3. votes <- (sum_i x_i + noise) / population,    |x_i| <= sqrt(N (1 - 1/A))            (vault.noisy_sum)
-4. fit the policy to the anchors and their votes                                     (fitting.py)
+4. fit the policy to the anchors and their votes                                     (clones.py)
 5. with several rounds: play the policy in a public world, put new anchors where it comes, and go on with 2
 
 No expert is queried, none needs to act at random, and they need not have one environment in common. Proof page:
@@ -26,8 +26,7 @@ from tacit.agents.policies import Acting, Policy
 from tacit.errors import PlanError
 from tacit.methods.experts import anchors as places
 from tacit.methods.experts.anchors import Anchors, Given, Uniform
-from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
-from tacit.methods.experts.fitting import Fit, fit_votes
+from tacit.methods.experts.clones import Clone, Fit, LinearClone, MlpClone, fit_votes
 from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight, label
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release

@@ -6,10 +6,10 @@ noise that is the most she can say, whatever the number of her days, and there i
 and work does not enter: places have names by the order of their first visit in the day.
 
 From the noisy mean of the histograms to a policy, what is known of the sums is imposed, and rows are shrunk. Rows are
-distributions over actions, estimated from coarse to fine: one row for all states, one for each value of at home, then of
-stay x at home, of cells x stay x at home, and of time x cells x stay x at home. Each row is shrunk towards its parent's
-by how much rows of its level differ beyond the known noise (a moment estimate), so that no constant depends on the
-records and a level that is all noise costs nothing.
+distributions over actions, estimated from coarse to fine: one row for all states, one for each value of at home, then
+of stay x at home, of cells x stay x at home, and of time x cells x stay x at home. Each row is shrunk towards its
+parent's by how much rows of its level differ beyond the known noise (a moment estimate), so that no constant depends on
+the records and a level that is all noise costs nothing.
 """
 
 from __future__ import annotations

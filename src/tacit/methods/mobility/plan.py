@@ -1,4 +1,4 @@
-"""The public parameters of one-shot imitation, decided before a record is read, and what all simulators of movement share."""
+"""The public parameters of one-shot imitation, decided beforehand, and what all simulators of movement share."""
 
 from __future__ import annotations
 

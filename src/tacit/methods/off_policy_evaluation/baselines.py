@@ -266,14 +266,13 @@ def lstd(
     rows: Stats, problem: Problem, features: Features, policy: Target, behaviour: Policy | None = None
 ) -> NDArray[np.float64]:
     """theta = (sum rho_t phi_t (phi_t - gamma phi_{t+1})^T)^+ sum rho_t phi_t r_t over all transitions of all units."""
-    # It is a plain function of rows, for simulated records (`gpope_step_sizes.unit_rows`) or inside `Vault.nonprivate`: what
-    # the records would give if they could be used freely. Nothing that it returns may be published.
-    # On-policy it is LSTD (Bradtke and Barto 1996). Off-policy the ratio is on the whole temporal-difference error,
-    # which is WIS-LSTD at lambda 0 (Mahmood, van Hasselt and Sutton 2014) and the fixed point that GTD2 aims at, but
-    # for the weights: GPOPE averages over each trajectory's own steps first, so that long and short ones weigh alike.
-    # rows: columns [U, L, ...] with `mask` and `starts`; features: phi; behaviour: the known behaviour policy, None
-    # takes the logged propensities; returns: [n]; the least-norm solution where features are never seen or linearly
-    # dependent
+    # It is a plain function of rows, for simulated records or inside `Vault.nonprivate`: what the records would give if
+    # they could be used freely. Nothing that it returns may be published. On-policy it is LSTD (Bradtke and Barto
+    # 1996). Off-policy the ratio is on the whole temporal-difference error, which is WIS-LSTD at lambda 0 (Mahmood, van
+    # Hasselt and Sutton 2014) and the fixed point that GTD2 aims at, but for the weights: GPOPE averages over each
+    # trajectory's own steps first, so that long and short ones weigh alike. rows: columns [U, L, ...] with `mask` and
+    # `starts`; features: phi; behaviour: the known behaviour policy, None takes the logged propensities; returns: [n];
+    # the least-norm solution where features are never seen or linearly dependent
     n = features.size
     A, b = np.zeros((n, n)), np.zeros(n)
     for start in range(0, len(rows["mask"]), CHUNK):

@@ -16,8 +16,8 @@ Gram matrix, `statistics.update`): no step size. lambda > 0 carries rewards over
 expectation V in every delta it needs no ratios and has the same fixed point (Harutyunyan et al., "Q(lambda) with off-
 policy corrections", arXiv:1602.04951, whose convergence is proved for policies that are close). w_i is the same for all
 units but the largest: a weight that follows the length of an episode would favour the ends that make it short. Fitted Q
-evaluation: Le, Voloshin and Yue (arXiv:1903.08738). The two halves of the units are fixed for the ledger's life, so each
-part costs as if it were alone (parallel composition). Proof page: `proofs/off_policy_evaluation.md`.
+evaluation: Le, Voloshin and Yue (arXiv:1903.08738). The two halves of the units are fixed for the ledger's life, so
+each part costs as if it were alone (parallel composition). Proof page: `proofs/off_policy_evaluation.md`.
 
 The interval is that of the plain scores, which need ratios. A regression that is biased (by its features, by too few
 rounds, by its noise) has none of its own that could be trusted; records without propensities give the value alone. Nor

@@ -202,7 +202,9 @@ class WeightVector:
             "ratios": ratios[:, None] / self.problem.rows_per_unit,
             "present": np.ones((len(bounded), 1)),
         }
-        return np.asarray(FIT * np.concatenate([math.sqrt(OVERLAP_SHARES[k]) * columns[k] for k in OVERLAP_SHARES], axis=1))
+        return np.asarray(
+            FIT * np.concatenate([math.sqrt(OVERLAP_SHARES[k]) * columns[k] for k in OVERLAP_SHARES], axis=1)
+        )
 
 
 def read_overlap(sums: np.ndarray, plan: Overlap, population: float) -> dict[str, Any]:

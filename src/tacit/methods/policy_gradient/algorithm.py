@@ -3,7 +3,7 @@
 Input: people who come once, behind a vault; a calibrated plan (T, N, L, C, sigma); a policy pi and its start theta
 1. for k = 0 .. T - 1:
 2.     vault.meet: N new people are served with pi(. | theta), each for at most L decisions
-3.     each gives   x_u = sum_t A_t grad log pi(a_t | s_t), A from own rows        (contributions.py, advantages.py)
+3.     each gives   x_u = sum_t A_t grad log pi(a_t | s_t), A from own rows        (contributions.py)
                     or the parameter change of local updates                       (local_updates.py)
                     or, from two episodes a direction, its votes                   (votes.py)
 4.     g <- (sum_u clip(x_u, C) + n_k) / N,  n_k from correlated noise             (vault.noisy_sum)

@@ -23,8 +23,16 @@ from tacit.agents.policies import Float32, Policy, Value
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import fisher
-from tacit.methods.policy_gradient.advantages import Advantages, Float64, Rows
-from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks, critic_values
+from tacit.methods.policy_gradient.contributions import (
+    Advantages,
+    CriticGradient,
+    EpisodeGradient,
+    Float64,
+    Released,
+    Rows,
+    blocks,
+    critic_values,
+)
 from tacit.methods.policy_gradient.plan import CRITIC, PolicyGradientPlan, Seeding
 from tacit.methods.policy_gradient.rounds import POLICY
 from tacit.methods.policy_gradient.votes import Votes

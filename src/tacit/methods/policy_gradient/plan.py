@@ -98,7 +98,7 @@ class PolicyGradientPlan(Rounds):
     critic: Critic = "local"
     """see `Critic`."""
     reward_rate: float | None = None
-    """the constant reward of the public baseline (`advantages.residual_rewards`), or None."""
+    """the constant reward of the public baseline (`contributions.residual_rewards`), or None."""
     ridge: float = 0.005
     """penalty of the local critic, a row."""
     standardised: bool = True

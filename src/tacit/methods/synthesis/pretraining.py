@@ -245,8 +245,4 @@ def _explorer(
         return lambda step, batch: torch.cat([batch, pool.draw(step)])
     novelty = NoveltyScore.of(model, settings, generator)
     sampler = dataclasses.replace(plan.sampler, steps=settings.sampler_steps)
-
-    def replace(step: int, batch: Tensor) -> Tensor:
-        return replace(batch, sample_encoded(model, len(batch), sampler, generator), novelty, settings)
-
-    return replace
+    return lambda step, batch: replace(batch, sample_encoded(model, len(batch), sampler, generator), novelty, settings)
