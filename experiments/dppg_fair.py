@@ -51,7 +51,7 @@ from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit_worlds import acrobot, cart_pole, dosing
 from tacit_worlds.agents import ppo
-from tacit_worlds.agents.ppo import Config
+from tacit_worlds.agents.ppo import PpoConfig
 
 NAME = "dppg_fair"
 SEED, RUNS, EPISODES, STEPS, CURVE = 310, 10, 50, 500_000, 10
@@ -81,7 +81,7 @@ class Line:
     recipe: Recipe
     hidden: Recipe
     setting: Setting
-    peers: dict[str, Config]
+    peers: dict[str, PpoConfig]
     changes: dict[str, Any]
     entropy: float | None = None
     seed: int = SEED
@@ -90,8 +90,8 @@ class Line:
 @functools.cache
 def lines() -> dict[str, Line]:
     """The three tasks by name."""
-    control = {"ppo": Config(STEPS), "a2c": Config.a2c(STEPS)}
-    doses = {"ppo": Config(300_000, gamma=0.9), "a2c": replace(Config.a2c(300_000), gamma=0.9)}
+    control = {"ppo": PpoConfig(STEPS), "a2c": PpoConfig.a2c(STEPS)}
+    doses = {"ppo": PpoConfig(300_000, gamma=0.9), "a2c": replace(PpoConfig.a2c(300_000), gamma=0.9)}
     pole, swing, dose = recipes.cart_pole(), recipes.acrobot(), recipes.dosing()
     raised = {"return_scale": 0.01}
     return {
@@ -229,7 +229,7 @@ def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
     return values
 
 
-def peer(line: Line, config: Config, *, quick: bool) -> dict[str, Any]:
+def peer(line: Line, config: PpoConfig, *, quick: bool) -> dict[str, Any]:
     """PPO or A2C."""
     head, runs = line.recipe.policy.head, 2 if quick else RUNS
     if isinstance(head, Gaussian):

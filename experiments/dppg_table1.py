@@ -51,7 +51,7 @@ from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit_worlds import acrobot, cart_pole, dosing, locomotion
 from tacit_worlds.agents import ppo
-from tacit_worlds.agents.ppo import Config
+from tacit_worlds.agents.ppo import PpoConfig
 
 SEED = 100
 CONTROLS: dict[str, dict[str, Any]] = {
@@ -83,8 +83,8 @@ class Line:
     task: Task
     recipe: Recipe
     setting: Setting
-    ppo: Config
-    a2c: Config
+    ppo: PpoConfig
+    a2c: PpoConfig
     epsilons: tuple[float, float] = (1.0, 4.0)
     runs: int = 10
     episodes: int = 50
@@ -109,11 +109,11 @@ class Line:
 
 def lines() -> list[Line]:
     """The six tasks."""
-    control: Any = {"ppo": Config(500_000), "a2c": Config.a2c(500_000)}
-    doses: Any = {"ppo": Config(300_000, gamma=0.9), "a2c": replace(Config.a2c(300_000), gamma=0.9)}
+    control: Any = {"ppo": PpoConfig(500_000), "a2c": PpoConfig.a2c(500_000)}
+    doses: Any = {"ppo": PpoConfig(300_000, gamma=0.9), "a2c": replace(PpoConfig.a2c(300_000), gamma=0.9)}
     robots: Any = {
-        "ppo": Config(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
-        "a2c": replace(Config.a2c(1_000_000), entropy=0.0),
+        "ppo": PpoConfig(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
+        "a2c": replace(PpoConfig.a2c(1_000_000), entropy=0.0),
     }
     out = [
         Line(Task("CartPole", cart_pole.CartPole(), cart_pole.spec(), 500), recipes.cart_pole(), "control", **control),
@@ -181,7 +181,7 @@ def start(line: Line) -> Values:
     return {name: _returns(line, actor, repeat) for name, actor in actors.items()}
 
 
-def peer(line: Line, config: Config) -> Values:
+def peer(line: Line, config: PpoConfig) -> Values:
     """PPO or A2C; continuous actions begin around the recipe's own first dose, or no torque."""
     spec, head = line.task.spec, line.recipe.policy.head
     if isinstance(head, heads.Gaussian):

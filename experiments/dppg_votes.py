@@ -48,7 +48,7 @@ from tacit.methods.policy_gradient import recipes, votes
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit_worlds import locomotion
 from tacit_worlds.agents import ppo
-from tacit_worlds.agents.ppo import Config
+from tacit_worlds.agents.ppo import PpoConfig
 
 NAME = "dppg_votes"
 SEEDS = tuple(range(320, 330))
@@ -56,8 +56,8 @@ EPISODES = 8
 REPORTED = "last"
 ROBOTS: dict[str, locomotion.Name] = {"HalfCheetah": "HalfCheetah-v5", "Hopper": "Hopper-v5"}
 PEERS = {
-    "ppo": Config(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
-    "a2c": replace(Config.a2c(1_000_000), entropy=0.0),
+    "ppo": PpoConfig(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
+    "a2c": replace(PpoConfig.a2c(1_000_000), entropy=0.0),
 }
 CHANGES: dict[tuple[str, str], dict[str, int]] = {
     ("HalfCheetah", "2"): {"users": 96, "directions": 3},
@@ -178,7 +178,7 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
     return {"last": judged(where, actor, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
-def peer(robot: str, config: Config, seed: int, *, quick: bool) -> dict[str, Any]:
+def peer(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
     """A run of PPO or A2C."""
     where, head = task(robot), recipes.VOTED[ROBOTS[robot]]().policy.head
     assert isinstance(head, Gaussian)

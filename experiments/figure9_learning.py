@@ -27,7 +27,7 @@ from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_domains import DOMAINS
 from tacit.evaluation.statistics import iqm
-from tacit_worlds.agents.offline import Policy, Watch
+from tacit_worlds.agents.offline import OfflinePolicies, Watch
 
 NAME, DOMAIN, AGENT, LOOKS = "figure9_learning", "medium", "td3_bc", 10
 SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("raked", 10.0), ("raked", 1.0))
@@ -84,7 +84,7 @@ def fill(results: Store, cells: Sequence[returns.Cell], scale: fits.Scale) -> No
     here, seed = DOMAINS[DOMAIN], cells[0].seed
     seen: list[list[float]] = [[] for _ in cells]
 
-    def look(step: int, policies: list[Policy]) -> None:
+    def look(step: int, policies: list[OfflinePolicies]) -> None:
         for found, policy in zip(seen, policies, strict=True):
             found.append(float(here.returns(policy, seed)["return"][0]))
 

@@ -229,6 +229,9 @@ MIGRATIONS: tuple[Migration, ...] = (
     *(NewField(name, "behaviour_model", None, beside="problem noise_multiplier") for name in _ESTIMATORS),
     # the regression of fitted Q
     RenamedType("Fit", "Regression", beside="trace"),
+    # agents that judge
+    RenamedType("Fourier", "RandomFourier", beside="bandwidth"),
+    RenamedType("Config", "PpoConfig", beside="ratio_clip"),
     # who may judge a policy
     *(
         NewField(name, new, None, beside="problem noise_multiplier behaviour_model")

@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from tacit_worlds.agents.edac import EdacConfig
 from tacit_worlds.agents.iql import IqlConfig
-from tacit_worlds.agents.offline import Fourier
+from tacit_worlds.agents.offline import RandomFourier
 from tacit_worlds.agents.td3_bc import Td3BcConfig
 from tacit_worlds.maze_evaluation import Straight
 from tacit_worlds.maze_layouts import Layout
 
-_WALLS, _NARROW_WALLS = (Fourier(64, bandwidth=(width, width, 0.3, 0.3)) for width in (1.0, 2.0))
+_WALLS, _NARROW_WALLS = (RandomFourier(64, bandwidth=(width, width, 0.3, 0.3)) for width in (1.0, 2.0))
 MAZE: Mapping[str, Any] = {
     "iql": IqlConfig(
         steps=12_000,

@@ -25,7 +25,7 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import KITCHEN, LOCOMOTION, MAZE, Untaught
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import DOMAINS, Domain
-from tacit_worlds.agents.offline import Policy, Watch, train_tables
+from tacit_worlds.agents.offline import OfflinePolicies, Watch, train_tables
 from tacit_worlds.maze_layouts import LAYOUTS
 
 WORDS = "defaults of methods, settings of experiments.synthesis_agents, chosen on public layouts and seeds"
@@ -149,7 +149,7 @@ def config(domain: str, agent: str, scale: fits.Scale) -> Any:
 
 def train(
     domain: str, agent: str, tables: Sequence[Columns], seed: int, scale: fits.Scale, *, watch: Watch | None = None
-) -> list[Policy]:
+) -> list[OfflinePolicies]:
     """One agent on each table, in one stack."""
     return train_tables(tables, config(domain, agent, scale), seeds=[seed], watch=watch)
 

@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from tacit_worlds.agents.edac import EdacConfig
 from tacit_worlds.agents.iql import IqlConfig
-from tacit_worlds.agents.offline import Config
+from tacit_worlds.agents.offline import OfflineConfig
 from tacit_worlds.agents.td3_bc import Td3BcConfig
 
 Columns = Mapping[str, np.ndarray]
@@ -30,7 +30,7 @@ Columns = Mapping[str, np.ndarray]
 class Buffer:
     """Normalised columns, and batches of them, with random Fourier features of the states."""
 
-    def __init__(self, columns: Columns, config: Config) -> None:
+    def __init__(self, columns: Columns, config: OfflineConfig) -> None:
         s, r = columns["observations"], columns["rewards"]
         mean, scale = s.mean(0), s.std(0) + 1e-6
         given = (
@@ -100,7 +100,7 @@ class Actor(nn.Module):
 class Optimiser:
     """Adam with its schedule."""
 
-    def __init__(self, module: nn.Module, config: Config) -> None:
+    def __init__(self, module: nn.Module, config: OfflineConfig) -> None:
         self.adam = torch.optim.Adam(module.parameters(), lr=config.learning_rate)
         held = (1 - config.fall) * config.steps
         self.schedule = LambdaLR(

@@ -19,7 +19,7 @@ from tacit.agents.heads import Categorical
 from tacit_worlds.agents import ppo
 from tacit_worlds.cart_pole import ACTIONS, HORIZON, CartPole
 
-CONFIG = ppo.Config(20_480)
+CONFIG = ppo.PpoConfig(20_480)
 
 
 def vectorised(environments: int) -> Any:

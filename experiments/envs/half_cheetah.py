@@ -253,7 +253,7 @@ def lived(
             remedy="ask for fewer rows, or let the learner play more episodes",
         )
     head = Gaussian((-1.0,) * 6, (1.0,) * 6, (0.0,) * 6, _ACTION_STD, learned_std=True)
-    config = ppo.Config(
+    config = ppo.PpoConfig(
         episodes * HORIZON,
         environments=_SIDE,
         rollout=_PIECE,

@@ -23,7 +23,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy
 from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import truth as _truth
-from tacit_worlds.agents.q_learning import LinearQ, epsilon_greedy, learn
+from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, learn
 
 __all__ = [
     "ACTIONS",
@@ -82,7 +82,7 @@ class MountainCar:
 
 
 @lru_cache(maxsize=1)
-def learned_q() -> LinearQ:
+def learned_q() -> FourierQ:
     """Q(s, a) of 60,000 steps of 32 cars (about 4 seconds): the greedy policy needs about 60 steps to the goal."""
     car = MountainCar()
     return learn(

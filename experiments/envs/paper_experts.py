@@ -111,7 +111,7 @@ def train(name: Name, index: int, training: Training) -> Trained:
         agent = ppo.learn(
             domain,
             Categorical(here.actions),
-            ppo.Config(training.steps, rate=rate, minibatches=pieces, hidden=training.layers(name)),
+            ppo.PpoConfig(training.steps, rate=rate, minibatches=pieces, hidden=training.layers(name)),
             observation=box.size,
             horizon=here.evaluation,
             seed=1_000 * index + k,
@@ -163,7 +163,7 @@ def _features(box: Box) -> Scaled:
     return Scaled(box.low, box.high)
 
 
-def _absorbed(agent: ppo.Agent, box: Box) -> Float32:
+def _absorbed(agent: ppo.PpoAgents, box: Box) -> Float32:
     """Parameters [1, P] that act on observations scaled by `box` as the agent does on those it normalises."""
     theta = agent.theta.copy()
     first = agent.network.layers(theta)[0][0]

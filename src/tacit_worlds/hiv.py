@@ -32,7 +32,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, Policy, require_physical, uniform
 from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import truth as _truth
-from tacit_worlds.agents.q_learning import LinearQ, epsilon_greedy, fit, softmax
+from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, fit, softmax
 
 __all__ = [
     "ACTIONS",
@@ -180,7 +180,7 @@ class Hiv:
 
 
 @lru_cache(maxsize=1)
-def learned_q() -> LinearQ:
+def learned_q() -> FourierQ:
     """Q of 31 features an action (order 5, uncoupled), from 150 patients under random treatment and 150 under the first
     fit's best one; about a second with the C kernel and a minute without.
     """

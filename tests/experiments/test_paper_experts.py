@@ -38,7 +38,7 @@ def test_the_grids_are_the_papers() -> None:
 def test_agents_lose_their_normalisation_and_nothing_else() -> None:
     box = cart_pole.spec().observation
     agent = ppo.learn(
-        cart_pole.CartPole(), Categorical(2), ppo.Config(512, rollout=64, hidden=(3,)), observation=4, horizon=50
+        cart_pole.CartPole(), Categorical(2), ppo.PpoConfig(512, rollout=64, hidden=(3,)), observation=4, horizon=50
     )
     experts = Stacked.from_mlp(_features(box), agent.network, _absorbed(agent, box))  # type: ignore[arg-type]
     generator = np.random.default_rng(0)

@@ -19,8 +19,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.stacked import Stacked
 from tacit.agents.torch_network import TorchNetwork
 from tacit_worlds.agents import edac, iql, ppo, q_learning, td3_bc
-from tacit_worlds.agents.offline import Fourier
-from tacit_worlds.agents.tables import Table
+from tacit_worlds.agents.offline import RandomFourier, TrainingTable
 
 AREA = "agents"
 LOW, HIGH = (-1.0, -1.0), (1.0, 1.0)
@@ -100,13 +99,13 @@ class Push(Line):
         return generator.uniform(-2, 2, units)
 
 
-def online(simulator: Any, head: Any, config: ppo.Config) -> Run:
+def online(simulator: Any, head: Any, config: ppo.PpoConfig) -> Run:
     def make(folder: Path) -> Numbers:
         agent = ppo.learn(simulator, head, config, observation=1, horizon=20, agents=2, seed=4)
         found = {"theta": agent.theta, "free": agent.free, "mean": agent.mean, "deviation": agent.deviation}
         return {name: runs.summary(array) for name, array in found.items()}
 
-    default = ppo.Config(1_000_000) if config.adam else ppo.Config.a2c(1_000_000)
+    default = ppo.PpoConfig(1_000_000) if config.adam else ppo.PpoConfig.a2c(1_000_000)
     return Run(make, lambda: (default,), TRAINED)
 
 
@@ -133,7 +132,7 @@ def fitted(folder: Path) -> Numbers:
 
 
 def tables(folder: Path) -> Numbers:
-    table = Table.of(rows(), torch.device("cpu"), "golden")
+    table = TrainingTable.of(rows(), torch.device("cpu"), "golden")
     return {"rows": runs.summary(table.rows), "mean": table.mean.tolist(), "scale": table.scale.tolist()}
 
 
@@ -174,7 +173,7 @@ def parts_of_policies(folder: Path) -> Numbers:
 
 
 SHORT: dict[str, Any] = {"steps": 8, "batch": 32, "width": 16}
-WAVES = Fourier(4, (1.0, 0.5))
+WAVES = RandomFourier(4, (1.0, 0.5))
 RUNS = {
     "IQL": offline(iql.IqlConfig(**SHORT)),
     "IQL, Fourier features, two tables": offline(iql.IqlConfig(**SHORT, features=WAVES), tables=2),
@@ -184,13 +183,13 @@ RUNS = {
     "discrete CQL": discrete(CQL()),
     "double DQN": discrete(DQN()),
     "behaviour cloning": discrete(BC()),
-    "PPO": online(Line(), heads.Categorical(2), ppo.Config(256, environments=4, rollout=32, hidden=(8,))),
+    "PPO": online(Line(), heads.Categorical(2), ppo.PpoConfig(256, environments=4, rollout=32, hidden=(8,))),
     "PPO, continuous actions": online(
         Push(),
         heads.Gaussian((-1.0,), (1.0,), (0.0,), 0.5, learned_std=True),
-        ppo.Config(256, environments=4, rollout=32, hidden=(8,)),
+        ppo.PpoConfig(256, environments=4, rollout=32, hidden=(8,)),
     ),
-    "A2C": online(Line(), heads.Categorical(2), ppo.Config.a2c(400, environments=4)),
+    "A2C": online(Line(), heads.Categorical(2), ppo.PpoConfig.a2c(400, environments=4)),
     "Q-learning": Run(q_values, lambda: (q_learning.learn,)),
     "fitted Q iteration": Run(fitted, lambda: (q_learning.fit,)),
     "tables": Run(tables, lambda: ()),

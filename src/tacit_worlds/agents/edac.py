@@ -23,82 +23,53 @@ from torch import Tensor
 
 from tacit_worlds.agents.offline import (
     Batch,
-    Fourier,
-    Learner,
+    Count,
+    Learning,
     Members,
-    Policy,
+    NotNegative,
+    OfflineConfig,
+    OfflinePolicies,
+    Positive,
+    Share,
+    Two,
     Watch,
     train,
     train_tables,
 )
 from tacit_worlds.agents.perceptrons import (
     Layers,
-    Trace,
     backward,
     forward,
     input_slopes,
+    judge,
     layer_slopes,
     network,
     parameter_slopes,
     product,
     where_on,
 )
-from tacit_worlds.agents.tables import COUNT, DISCOUNT, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
 
-__all__ = ["EdacConfig", "Policy", "Watch", "train", "train_tables"]
+__all__ = ["EdacConfig", "OfflinePolicies", "Watch", "train", "train_tables"]
 
 _LOG_STD = (-5.0, 2.0)  # smallest and largest logarithm of the policy's standard deviation
 
 
-@dataclass(frozen=True)
-class EdacConfig:
-    """Hyper-parameters, chosen on public mazes, where they want `features` too (`experiments.synthesis_agents`).
+@dataclass(frozen=True, kw_only=True)
+class EdacConfig(OfflineConfig):
+    """Hyper-parameters (see `OfflineConfig`); mazes want `features` too (`experiments.synthesis_agents`)."""
 
-    Args:
-        steps: number of steps.
-        batch: rows per step and member.
-        width: units of the two hidden layers of every network.
-        critics: N.
-        discount: gamma.
-        diversity: eta, weight of the critics' cosines.
-        temperature: first weight of the policy's entropy; it then keeps the entropy near minus the width of an action.
-        learning_rate: of Adam, until it falls.
-        fall: share of the steps, at the end, in which the learning rate falls to 0 along a half cosine.
-        target_rate: step of the moving averages that the targets are.
-        features: Fourier features of the states, for values that are cut by walls; the paper has none.
+    steps: Count = 5_000
+    batch: Count = 128
+    width: Count = 64
+    critics: Two = 5
+    """N."""
+    diversity: NotNegative = 1.0
+    """eta, weight of the critics' cosines."""
+    temperature: Positive = 0.1
+    """first weight of the policy's entropy; it then keeps the entropy near minus the width of an action."""
+    target_rate: Share = 0.02
 
-    Raises:
-        PlanError: a value is outside its range.
-    """
-
-    steps: int = 5_000
-    batch: int = 128
-    width: int = 64
-    critics: int = 5
-    discount: float = 0.99
-    diversity: float = 1.0
-    temperature: float = 0.1
-    learning_rate: float = 1e-3
-    fall: float = 0.3
-    target_rate: float = 0.02
-    features: Fourier | None = None
-
-    def __post_init__(self) -> None:
-        in_range(
-            self,
-            steps=COUNT,
-            batch=COUNT,
-            width=COUNT,
-            critics=TWO,
-            discount=DISCOUNT,
-            diversity=NOT_NEGATIVE,
-            temperature=POSITIVE,
-            learning_rate=POSITIVE,
-            fall=SHARE,
-            target_rate=SHARE,
-        )
-
-    def learner(self, members: Members) -> Learner:
+    def learner(self, members: Members) -> Learning:
         """N critics with their targets, the policy and the weight of its entropy."""
         d, d_a, hidden = members.observation, members.action, (self.width, self.width)
         q = members.networks((d + d_a, *hidden, 1), copies=self.critics)
@@ -114,7 +85,7 @@ class EdacConfig:
             return descent, climb, d_a - log_chance
 
         *below, weight, bias = policy.layers
-        return Learner(
+        return Learning(
             [q.theta, policy.theta, level],
             [*below, weight[..., :d_a], bias[..., :d_a]],
             step,
@@ -133,9 +104,9 @@ def critic_gradient(
     s, a, r, s_next, alive = batch
     members, rows, actions = a.shape
     following, log_chance = act(network(policy, s_next, norm=False), noise)
-    least = _all(target, s_next, following).outputs.view(members, -1, rows).amin(1)
+    least = judge(target, s_next, following, norm=False).outputs.view(members, -1, rows).amin(1)
     goal = torch.addcmul(r, alive, least - temperature * log_chance, value=config.discount)
-    found = _all(q, s, a)
+    found = judge(q, s, a, norm=False)
     slopes = layer_slopes(q, found, torch.ones_like(found.outputs))
     slope = input_slopes(q, slopes, actions)
     error = found.outputs.view(members, -1, rows) - goal[:, None]
@@ -171,7 +142,7 @@ def policy_gradient(
     members, rows, actions = noise.shape
     found = forward(policy, s, norm=False)
     chosen, log_chance = act(found.outputs, noise)
-    judged = _all(q, s, chosen)
+    judged = judge(q, s, chosen, norm=False)
     values = judged.outputs.view(members, -1, rows)
     by_value = torch.zeros_like(values).scatter_(1, values.min(1, keepdim=True).indices, -1.0 / rows)
     by_action = input_slopes(q, layer_slopes(q, judged, by_value.view_as(judged.outputs)), actions)
@@ -196,8 +167,3 @@ def act(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     slope = 2.0 * (math.log(2.0) - before - F.softplus(-2.0 * before))  # of tanh, its logarithm
     density = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi) - slope
     return torch.tanh(before), density.sum(-1)
-
-
-def _all(q: Layers, s: Tensor, a: Tensor) -> Trace:
-    """All critics of every member, [K N, B, 1]."""
-    return forward(q, torch.cat([s, a], -1).repeat_interleave(len(q[0]) // len(s), dim=0), norm=False)

@@ -17,76 +17,50 @@ from torch import Tensor
 
 from tacit_worlds.agents.offline import (
     Batch,
-    Fourier,
-    Learner,
+    Count,
+    Inside,
+    Learning,
     Members,
-    Policy,
+    NotNegative,
+    OfflineConfig,
+    OfflinePolicies,
+    Positive,
+    Share,
+    Two,
     Watch,
     train,
     train_tables,
 )
 from tacit_worlds.agents.perceptrons import Layers, backward, forward, network
-from tacit_worlds.agents.tables import COUNT, DISCOUNT, INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
 
-__all__ = ["IqlConfig", "Policy", "Watch", "train", "train_tables"]
+__all__ = ["IqlConfig", "OfflinePolicies", "Watch", "train", "train_tables"]
 
 
-@dataclass(frozen=True)
-class IqlConfig:
-    """Hyper-parameters, chosen on public mazes (never on those of an evaluation).
+@dataclass(frozen=True, kw_only=True)
+class IqlConfig(OfflineConfig):
+    """Hyper-parameters (see `OfflineConfig`)."""
 
-    Args:
-        steps: number of steps.
-        batch: rows per step and member; at least two, since advantages have a standard deviation.
-        width: units of the two hidden layers of every network.
-        discount: gamma.
-        expectile: IQL's tau, the expectile of Q that V is.
-        inverse_temperature: IQL's beta, for advantages in units of their standard deviation.
-        weight_cap: largest weight of one row in the policy's loss.
-        learning_rate: of Adam, until it falls.
-        fall: share of the steps, at the end, in which the learning rate falls to 0 along a half cosine.
-        target_rate: step of the moving averages that the targets of Q are.
-        layer_norm: LayerNorm before every ReLU of Q and V; the paper has none.
-        features: Fourier features of the states, for values that are cut by walls; the paper has none.
-
-    Raises:
-        PlanError: a value is outside its range.
-    """
-
-    steps: int = 10_000
-    batch: int = 256
-    width: int = 128
-    discount: float = 0.99
-    expectile: float = 0.7
-    inverse_temperature: float = 3.0
-    weight_cap: float = 100.0
-    learning_rate: float = 1e-3
-    fall: float = 1.0
-    target_rate: float = 0.01
+    steps: Count = 10_000
+    batch: Two = 256
+    """rows per step and member; at least two, since advantages have a standard deviation."""
+    width: Count = 128
+    expectile: Inside = 0.7
+    """IQL's tau, the expectile of Q that V is."""
+    inverse_temperature: NotNegative = 3.0
+    """IQL's beta, for advantages in units of their standard deviation."""
+    weight_cap: Positive = 100.0
+    """largest weight of one row in the policy's loss."""
+    fall: Share = 1.0
+    target_rate: Inside = 0.01
     layer_norm: bool = True
-    features: Fourier | None = None
+    """LayerNorm before every ReLU of Q and V; the paper has none."""
 
-    def __post_init__(self) -> None:
-        in_range(
-            self,
-            steps=COUNT,
-            batch=TWO,
-            width=COUNT,
-            discount=DISCOUNT,
-            expectile=INSIDE,
-            inverse_temperature=NOT_NEGATIVE,
-            weight_cap=POSITIVE,
-            learning_rate=POSITIVE,
-            fall=SHARE,
-            target_rate=INSIDE,
-        )
-
-    def learner(self, members: Members) -> Learner:
+    def learner(self, members: Members) -> Learning:
         """Two critics with their targets, V and the policy."""
         d, d_a, hidden = members.observation, members.action, (self.width, self.width)
         q, value = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, 1))
         policy, target = members.networks((d, *hidden, d_a)), q.copy()
-        return Learner(
+        return Learning(
             [q.theta, value.theta, policy.theta],
             policy.layers,
             lambda number, batch: gradients(q.layers, target.layers, value.layers, policy.layers, batch, self),

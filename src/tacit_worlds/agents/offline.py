@@ -8,9 +8,12 @@ training and no checkpoint is chosen: the policy is the one after the last step.
 from __future__ import annotations
 
 import itertools
+import math
+import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Any, Self, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -20,27 +23,112 @@ from torch import Tensor
 from tacit.errors import DataError, PlanError
 from tacit.hardware import torch_device
 from tacit_worlds.agents.perceptrons import Layers, Stack
-from tacit_worlds.agents.tables import COUNT, Columns, Table, in_range
 
-__all__ = [
-    "Batch",
-    "Columns",
-    "Config",
-    "Fourier",
-    "Learner",
-    "Members",
-    "Policy",
-    "Watch",
-    "train",
-    "train_tables",
-]
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a number must be, in words, and whether it is."""
+
+    words: str
+    sound: Callable[[float], bool]
+
+
+Count = Annotated[int, Limit("a whole number of at least 1", lambda value: value >= 1 and value == int(value))]
+Two = Annotated[int, Limit("a whole number of at least 2", lambda value: value >= 2 and value == int(value))]
+Positive = Annotated[float, Limit("a finite number above 0", lambda value: 0.0 < value < math.inf)]
+NotNegative = Annotated[float, Limit("a finite number of at least 0", lambda value: 0.0 <= value < math.inf)]
+Discount = Annotated[float, Limit("a number in [0, 1)", lambda value: 0.0 <= value < 1.0)]
+Share = Annotated[float, Limit("a number in (0, 1]", lambda value: 0.0 < value <= 1.0)]
+Inside = Annotated[float, Limit("a number in (0, 1)", lambda value: 0.0 < value < 1.0)]
+
+
+def require_limits(config: object) -> None:
+    """Refuse the first field of `config` that is outside the limit of its type."""
+    for name, hint in get_type_hints(type(config), include_extras=True).items():
+        value = getattr(config, name)
+        for limit in getattr(hint, "__metadata__", ()):
+            if not isinstance(value, numbers.Real) or not math.isfinite(value) or not limit.sound(float(value)):
+                what, remedy = f"{name} is {value!r}", f"choose another {name}"
+                raise PlanError(what, where=type(config).__name__, expected=limit.words, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """A table's rows as one tensor [T, d + d_a + 1 + d + 1], standardised, and what standardised it."""
+
+    rows: Tensor
+    mean: npt.NDArray[np.float32]
+    scale: npt.NDArray[np.float32]
+    action: int
+
+    @classmethod
+    def of(cls, columns: Columns, device: torch.device, where: str) -> Self:
+        arrays = {
+            name: np.asarray(columns.get(name, ()))
+            for name in ("observations", "actions", "rewards", "next_observations", "terminations")
+        }
+        if arrays["actions"].size and arrays["actions"].dtype.kind in "biu":
+            what = "the actions are whole numbers, of a discrete space"
+            remedy = "train a discrete agent instead (tacit.agents.discrete_offline)"
+            raise DataError(what, where=where, expected="continuous actions [T, d_a] in [-1, 1]", remedy=remedy)
+        if wrong := _wrong(arrays):
+            raise DataError(
+                wrong,
+                where=where,
+                expected="observations [T, d], actions [T, d_a] in [-1, 1], rewards [T], next_observations [T, d], "
+                "terminations [T]",
+                remedy="pass the columns of one Trajectories with continuous observations and actions",
+            )
+        s, a, r, s_next, end = (column.astype(np.float32, copy=False) for column in arrays.values())
+        mean, scale = s.mean(axis=0, dtype=np.float64), _scale(s)
+        level = 0.0 if end.any() else r.mean(dtype=np.float64)
+        table = np.concatenate(
+            [(s - mean) / scale, a, ((r - level) / _scale(r))[:, None], (s_next - mean) / scale, 1.0 - end[:, None]],
+            axis=1,
+            dtype=np.float32,
+        )
+        return cls(torch.from_numpy(table).to(device), mean.astype(np.float32), scale.astype(np.float32), a.shape[1])
+
+
+def _wrong(columns: Columns) -> str | None:
+    """What is wrong with the first column that cannot be learned from."""
+    for name, column in columns.items():
+        flat = name in ("rewards", "terminations")
+        if not column.size:
+            return f"{name} is missing or empty"
+        if column.dtype.kind not in "biuf":
+            return f"{name} is no column of numbers"
+        if column.ndim != (1 if flat else 2):
+            return f"{name} has {column.ndim} axes and not {1 if flat else 2}"
+        with np.errstate(over="ignore"):
+            held = np.isfinite(column.astype(np.float32, copy=False)).all()
+        if not held:
+            return f"{name} has a value that is NaN, infinite or above what float32 holds"
+    rows = len(columns["rewards"])
+    for name, column in columns.items():
+        if len(column) != rows:
+            return f"{name} has {len(column):,} rows, and there are {rows:,} rewards"
+    if columns["next_observations"].shape != columns["observations"].shape:
+        return "next_observations has another width than observations"
+    if np.abs(columns["actions"]).max() > 1.0:
+        return "actions has a value outside [-1, 1]: scale the actions to it first"
+    return None
+
+
+def _scale(column: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Standard deviations over the rows; 1 for a constant column, which another value may meet later."""
+    spread = np.asarray(column.std(axis=0, dtype=np.float64))
+    floor = 1e-6 * (1.0 + np.abs(column.mean(axis=0, dtype=np.float64)))
+    return np.where(spread > floor, spread, 1.0) + 1e-6
 
 
 # Random Fourier features of states (Tancik et al. 2020, arXiv:2006.10739; for values Yang et al. 2022, ICLR).
 
 
 @dataclass(frozen=True)
-class Fourier:
+class RandomFourier:
     """Inputs sin(z w) and cos(z w) beside the standardised state z, with frequencies w that are drawn once a member.
 
     Args:
@@ -64,7 +152,9 @@ class Fourier:
         ):
             if not sound:
                 remedy = f"choose another {name}, or pass features=None"
-                raise PlanError(f"{name} is {getattr(self, name)!r}", where="Fourier", expected=expected, remedy=remedy)
+                raise PlanError(
+                    f"{name} is {getattr(self, name)!r}", where="RandomFourier", expected=expected, remedy=remedy
+                )
 
     def frequencies(self, dimensions: int, generators: list[torch.Generator]) -> Tensor:
         """[K, d, F], those of a member from its own generator.
@@ -75,7 +165,7 @@ class Fourier:
         if dimensions != len(self.bandwidth):
             what = f"{len(self.bandwidth)} bandwidths for states of {dimensions} dimensions"
             remedy = "give each dimension its bandwidth, or pass features=None"
-            raise PlanError(what, where="Fourier", expected="one bandwidth for each dimension", remedy=remedy)
+            raise PlanError(what, where="RandomFourier", expected="one bandwidth for each dimension", remedy=remedy)
         width = torch.tensor(self.bandwidth)[:, None]
         return torch.stack([torch.randn(dimensions, self.count, generator=g) * width for g in generators])
 
@@ -106,7 +196,7 @@ _RESERVE = 2**24  # bytes: glibc keeps twice its largest freed block; without it
 
 
 @dataclass(frozen=True)
-class Policy:
+class OfflinePolicies:
     """Deterministic policies of K members, tanh(network((observation - mean) / scale)).
 
     Args:
@@ -140,21 +230,21 @@ class Watch:
 
     Args:
         every: steps between two looks; there is one after the last step too.
-        call: called as call(steps done, one `Policy` per table).
+        call: called as call(steps done, one `OfflinePolicies` per table).
 
     Raises:
         PlanError: `every` is below 1.
     """
 
-    every: int
-    call: Callable[[int, list[Policy]], None]
+    every: Count
+    call: Callable[[int, list[OfflinePolicies]], None]
 
     def __post_init__(self) -> None:
-        in_range(self, every=COUNT)
+        require_limits(self)
 
 
 @dataclass(frozen=True)
-class Learner:
+class Learning:
     """What an agent brings to the loop.
 
     Args:
@@ -171,30 +261,36 @@ class Learner:
     follow: Callable[[int], None]
 
 
-class Config(Protocol):
-    """Hyper-parameters of an agent, from which it is built."""
+@dataclass(frozen=True, kw_only=True)
+class OfflineConfig(ABC):
+    """Hyper-parameters of an agent, chosen on public mazes (never on those of an evaluation).
 
-    @property
-    def steps(self) -> int:
-        """Number of steps."""
+    Raises:
+        PlanError: a value is outside its range.
+    """
 
-    @property
-    def batch(self) -> int:
-        """Rows per step and member."""
+    steps: Count
+    """number of steps."""
+    batch: Count
+    """rows per step and member."""
+    width: Count
+    """units of the two hidden layers of every network."""
+    discount: Discount = 0.99
+    """gamma."""
+    learning_rate: Positive = 1e-3
+    """of Adam, until it falls."""
+    fall: Share = 0.3
+    """share of the steps, at the end, in which the learning rate falls to 0 along a half cosine."""
+    target_rate: Share = 0.01
+    """step of the moving averages that the targets are."""
+    features: RandomFourier | None = None
+    """Fourier features of the states, for values that are cut by walls; the papers have none."""
 
-    @property
-    def learning_rate(self) -> float:
-        """Of Adam, until it falls."""
+    def __post_init__(self) -> None:
+        require_limits(self)
 
-    @property
-    def fall(self) -> float:
-        """Share of the steps, at the end, in which the learning rate falls to 0 along a half cosine."""
-
-    @property
-    def features(self) -> Fourier | None:
-        """Of the states."""
-
-    def learner(self, members: Members) -> Learner:
+    @abstractmethod
+    def learner(self, members: Members) -> Learning:
         """The agent's networks and gradients."""
 
 
@@ -224,13 +320,13 @@ class Members:
         seeds: Sequence[int],
         device: str,
         where: str,
-        features: Fourier | None = None,
+        features: RandomFourier | None = None,
     ) -> None:
         if not seeds or not tables:
             what, expected = "there is nothing to train", "at least one table and one seed"
             raise PlanError(what, where=where, expected=expected, remedy="pass seeds= one number per agent")
         self._device = torch_device(device, where=where)
-        self._tables = [Table.of(columns, self._device, where) for columns in tables]
+        self._tables = [TrainingTable.of(columns, self._device, where) for columns in tables]
         if len({(len(table.mean), table.action) for table in self._tables}) > 1:
             what, expected = "the tables have observations or actions of different widths", "tables of one task"
             raise DataError(what, where=where, expected=expected, remedy="train them one by one")
@@ -258,8 +354,9 @@ class Members:
             draws = torch.stack([torch.randn(_BLOCK, *shape, generator=g) for g in self.generators], 1)
             yield from draws.to(self._device)
 
-    def train(self, config: Config, *, progress: Progress | None, watch: Watch | None) -> list[Policy]:
-        """The loop of all agents: Adam down the learner's gradients; returns one `Policy` of all seeds for each table.
+    def train(self, config: OfflineConfig, *, progress: Progress | None, watch: Watch | None) -> list[OfflinePolicies]:
+        """The loop of all agents: Adam down the learner's gradients; returns one `OfflinePolicies` of all seeds for
+        each table.
 
         Raises:
             PlanError: a batch has more rows than a table.
@@ -308,7 +405,7 @@ class Members:
                 waves = (with_waves(states, self._frequencies) for states in (s, s_next))
                 yield next(waves), a, r[..., 0], next(waves), alive[..., 0]
 
-    def policies(self, layers: Layers) -> list[Policy]:
+    def policies(self, layers: Layers) -> list[OfflinePolicies]:
         policies = []
         for i, table in enumerate(self._tables):
             seeds = slice(i * self._seeds, (i + 1) * self._seeds)
@@ -320,11 +417,11 @@ class Members:
                 arrays["frequencies"] = self._frequencies[seeds].cpu().numpy()
             for j, tensor in enumerate(layers):
                 arrays[f"{'bias' if j % 2 else 'weight'}{j // 2}"] = tensor[seeds].cpu().numpy().copy()
-            policies.append(Policy(arrays))
+            policies.append(OfflinePolicies(arrays))
         return policies
 
 
-def learning_rate(config: Config, step: int) -> float:
+def learning_rate(config: OfflineConfig, step: int) -> float:
     """Of a step: held, then falling to 0 along a half cosine."""
     fallen = max(0.0, step / config.steps - (1.0 - config.fall)) / config.fall
     return 0.5 * config.learning_rate * (1.0 + float(np.cos(np.pi * fallen)))
@@ -332,13 +429,13 @@ def learning_rate(config: Config, step: int) -> float:
 
 def train(
     columns: Columns,
-    config: Config,
+    config: OfflineConfig,
     *,
     seeds: Sequence[int],
     device: str = "cpu",
     progress: Progress | None = None,
     watch: Watch | None = None,
-) -> Policy:
+) -> OfflinePolicies:
     """One agent per seed, all on one table.
 
     Args:
@@ -363,13 +460,13 @@ def train(
 
 def train_tables(
     tables: Sequence[Columns],
-    config: Config,
+    config: OfflineConfig,
     *,
     seeds: Sequence[int],
     device: str = "cpu",
     progress: Progress | None = None,
     watch: Watch | None = None,
-) -> list[Policy]:
-    """`train` on several tables of the same widths at once, every seed on every table; one `Policy` per table."""
+) -> list[OfflinePolicies]:
+    """`train` on several tables of the same widths at once, every seed on every table: the policies of each table."""
     where = f"{type(config).__module__.rpartition('.')[2]}.train_tables"
     return Members(tables, seeds, device, where, config.features).train(config, progress=progress, watch=watch)

@@ -15,21 +15,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Layers",
-    "Stack",
-    "Trace",
-    "backward",
-    "forward",
-    "input_slopes",
-    "layer_slopes",
-    "layers_of",
-    "network",
-    "parameter_slopes",
-    "product",
-    "where_on",
-]
-
 Layers = list[Tensor]  # weight [K, in, out], bias [K, 1, out], weight, ...
 
 _NARROW = 8  # columns, below which a product is many times as fast transposed
@@ -94,6 +79,11 @@ def forward(layers: Layers, x: Tensor, *, norm: bool) -> Trace:
 def network(layers: Layers, x: Tensor, *, norm: bool) -> Tensor:
     """Outputs [K, B, out] of K networks for x [K, B, in]; `norm` as in `forward`."""
     return forward(layers, x, norm=norm).outputs
+
+
+def judge(q: Layers, s: Tensor, a: Tensor, *, norm: bool) -> Trace:
+    """All N critics [K N, ...] of K members, of states [K, B, d] and actions [K, B, d_a]: outputs [K N, B, 1]."""
+    return forward(q, torch.cat([s, a], -1).repeat_interleave(len(q[0]) // len(s), dim=0), norm=norm)
 
 
 def backward(layers: Layers, trace: Trace, slope: Tensor) -> Tensor:

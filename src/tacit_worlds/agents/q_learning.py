@@ -9,35 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.agents.features import fourier, frequencies
+from tacit.envs.rollouts import Domain
 from tacit.errors import PlanError
 
-__all__ = ["LinearQ", "Simulator", "epsilon_greedy", "fit", "learn", "softmax"]
+__all__ = ["FourierQ", "epsilon_greedy", "fit", "learn", "softmax"]
 
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 
 
-class Simulator(Protocol):
-    """What learning asks of an environment: N states [N, ...] moved by N actions, and what is seen of them [N, d]."""
-
-    def step(
-        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
-        """Next states, rewards [N] and whether the episodes terminated [N]."""
-
-    def observe(self, state: Array) -> Array:
-        """Observations [N, d]."""
-
-
 @dataclass(frozen=True, eq=False)
-class LinearQ:
+class FourierQ:
     """Q(s, a) = sum over c of cos(pi c . x) weights[c, a], x the observation scaled to [0, 1]^d.
 
     Args:
@@ -61,7 +50,7 @@ class LinearQ:
 
 
 def learn(
-    simulator: Simulator,
+    simulator: Domain,
     starts: Callable[[int, np.random.Generator], Array],
     *,
     actions: int,
@@ -77,7 +66,7 @@ def learn(
     horizon: int,
     steps: int,
     seed: int,
-) -> LinearQ:
+) -> FourierQ:
     """Train for a fixed number of steps; the same arguments give the same weights.
 
     Args:
@@ -126,7 +115,7 @@ def learn(
     if not np.isfinite(weights).all():
         what, expected = "the weights diverged", "a smaller rate"
         raise PlanError(what, where="q_learning.learn", expected=expected, remedy="lower rate= or trace=")
-    return LinearQ(weights, c, low, high)
+    return FourierQ(weights, c, low, high)
 
 
 def epsilon_greedy(q: Callable[[Array], FloatArray], epsilon: float) -> Callable[[Array], FloatArray]:
@@ -167,7 +156,7 @@ def fit(
     value: tuple[float, float],
     ridge: float = 1e-4,
     iterations: int = 80,
-) -> LinearQ:
+) -> FourierQ:
     """Regress r + gamma max Q(s', a') on the features of s, action by action, again and again from Q = 0.
 
     Args:
@@ -195,4 +184,4 @@ def fit(
         best = np.where(ended, 0.0, (ahead @ weights).max(axis=1))
         goal = np.clip(paid + gamma * best, *value)
         weights = np.stack([solver @ goal[rows] for rows, solver in solvers], axis=1)
-    return LinearQ(weights, c, low, high)
+    return FourierQ(weights, c, low, high)

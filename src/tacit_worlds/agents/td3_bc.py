@@ -16,73 +16,41 @@ from torch import Tensor
 
 from tacit_worlds.agents.offline import (
     Batch,
-    Fourier,
-    Learner,
+    Count,
+    Learning,
     Members,
-    Policy,
+    NotNegative,
+    OfflineConfig,
+    OfflinePolicies,
+    Positive,
     Watch,
     train,
     train_tables,
 )
-from tacit_worlds.agents.perceptrons import Layers, Trace, backward, forward, input_slopes, layer_slopes, network
-from tacit_worlds.agents.tables import COUNT, DISCOUNT, NOT_NEGATIVE, POSITIVE, SHARE, in_range
+from tacit_worlds.agents.perceptrons import Layers, backward, forward, input_slopes, judge, layer_slopes, network
 
-__all__ = ["Policy", "Td3BcConfig", "Watch", "train", "train_tables"]
+__all__ = ["OfflinePolicies", "Td3BcConfig", "Watch", "train", "train_tables"]
 
 
-@dataclass(frozen=True)
-class Td3BcConfig:
-    """Hyper-parameters, chosen on public mazes, where they want `features` too (`experiments.synthesis_agents`).
+@dataclass(frozen=True, kw_only=True)
+class Td3BcConfig(OfflineConfig):
+    """Hyper-parameters (see `OfflineConfig`); mazes want `features` too (`experiments.synthesis_agents`)."""
 
-    Args:
-        steps: number of steps.
-        batch: rows per step and member.
-        width: units of the two hidden layers of every network.
-        discount: gamma.
-        alpha: weight of the value against imitation.
-        policy_noise, noise_clip: standard deviation and largest size of the noise on target actions.
-        policy_every: steps between two steps of the policy and the targets.
-        learning_rate: of Adam, until it falls.
-        fall: share of the steps, at the end, in which the learning rate falls to 0 along a half cosine.
-        target_rate: step of the moving averages that the targets are.
-        layer_norm: LayerNorm before every ReLU of the critics; the paper has none.
-        features: Fourier features of the states, for values that are cut by walls; the paper has none.
-
-    Raises:
-        PlanError: a value is outside its range.
-    """
-
-    steps: int = 10_000
-    batch: int = 128
-    width: int = 64
-    discount: float = 0.99
-    alpha: float = 20.0
-    policy_noise: float = 0.2
-    noise_clip: float = 0.5
-    policy_every: int = 2
-    learning_rate: float = 1e-3
-    fall: float = 0.3
-    target_rate: float = 0.01
+    steps: Count = 10_000
+    batch: Count = 128
+    width: Count = 64
+    alpha: Positive = 20.0
+    """weight of the value against imitation."""
+    policy_noise: NotNegative = 0.2
+    """standard deviation of the noise on target actions."""
+    noise_clip: NotNegative = 0.5
+    """its largest size."""
+    policy_every: Count = 2
+    """steps between two steps of the policy and the targets."""
     layer_norm: bool = False
-    features: Fourier | None = None
+    """LayerNorm before every ReLU of the critics; the paper has none."""
 
-    def __post_init__(self) -> None:
-        in_range(
-            self,
-            steps=COUNT,
-            batch=COUNT,
-            width=COUNT,
-            discount=DISCOUNT,
-            alpha=POSITIVE,
-            policy_noise=NOT_NEGATIVE,
-            noise_clip=NOT_NEGATIVE,
-            policy_every=COUNT,
-            learning_rate=POSITIVE,
-            fall=SHARE,
-            target_rate=SHARE,
-        )
-
-    def learner(self, members: Members) -> Learner:
+    def learner(self, members: Members) -> Learning:
         """Two critics and the policy, with the targets of both."""
         d, d_a, hidden = members.observation, members.action, (self.width, self.width)
         q, policy = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, d_a))
@@ -102,7 +70,7 @@ class Td3BcConfig:
                 target.approach(q, self.target_rate)
                 actor.approach(policy, self.target_rate)
 
-        return Learner([q.theta, policy.theta], policy.layers, step, follow)
+        return Learning([q.theta, policy.theta], policy.layers, step, follow)
 
 
 def critic_gradient(
@@ -111,9 +79,9 @@ def critic_gradient(
     """Of both critics' mean squared errors against the smaller target at a noisy target action, [2K, P]."""
     s, a, r, s_next, alive = batch
     following = (torch.tanh(network(actor, s_next, norm=False)) + noise).clamp_(-1.0, 1.0)
-    least = _twins(target, s_next, following, config.layer_norm).outputs.view(len(s), 2, -1).amin(1)
+    least = judge(target, s_next, following, norm=config.layer_norm).outputs.view(len(s), 2, -1).amin(1)
     goal = torch.addcmul(r, alive, least, value=config.discount)
-    found = _twins(q, s, a, config.layer_norm)
+    found = judge(q, s, a, norm=config.layer_norm)
     error = found.outputs.view(len(s), 2, -1) - goal[:, None]
     return backward(q, found, (2.0 / s.shape[1]) * error.view_as(found.outputs))
 
@@ -129,8 +97,3 @@ def policy_gradient(policy: Layers, q: Layers, batch: Batch, config: Td3BcConfig
     by_action = (2.0 / a[0].numel()) * (chosen - a)
     by_action += input_slopes(first, layer_slopes(first, judged, by_value), a.shape[-1])
     return backward(policy, found, by_action * (1.0 - chosen.square()))
-
-
-def _twins(q: Layers, s: Tensor, a: Tensor, norm: bool) -> Trace:
-    """Both critics of every member, [2K, B, 1]."""
-    return forward(q, torch.cat([s, a], -1).repeat_interleave(2, dim=0), norm=norm)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit_worlds.agents.q_learning import LinearQ, fit
+from tacit_worlds.agents.q_learning import FourierQ, fit
 
 
-def line(value: tuple[float, float] = (0.0, 10.0), ridge: float = 0.0, iterations: int = 80) -> LinearQ:
+def line(value: tuple[float, float] = (0.0, 10.0), ridge: float = 0.0, iterations: int = 80) -> FourierQ:
     """Three places on [0, 1]: action 1 goes right, from the last one to the end, paid 1; action 0 stays, paid 0."""
     state = np.repeat([0, 1, 2], 4)
     action = np.tile([0, 1], 6)

@@ -55,7 +55,7 @@ def agent(name: str, **changes: Any) -> tuple[ModuleType, Any]:
     return module, config(**{"steps": 300, "batch": 64, "width": 32} | changes)
 
 
-def actions(policy: offline.Policy, *states: float) -> npt.NDArray[np.float32]:
+def actions(policy: offline.OfflinePolicies, *states: float) -> npt.NDArray[np.float32]:
     """[K, N] of a one-dimensional task."""
     return policy.act(np.array(states, np.float32)[:, None])[..., 0]
 

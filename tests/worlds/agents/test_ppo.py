@@ -14,14 +14,24 @@ import torch
 from tacit.agents.heads import Categorical, Gaussian, Head
 from tacit.agents.networks import Mlp
 from tacit.errors import PlanError
-from tacit_worlds.agents.episodes import Episodes, Rows, Running, advantages, normalized
-from tacit_worlds.agents.ppo import Agent, Config, Objective, learn, ratio_weights
+from tacit_worlds.agents.ppo import (
+    Episodes,
+    PpoAgents,
+    PpoConfig,
+    PpoObjective,
+    Rows,
+    Running,
+    advantages,
+    learn,
+    normalized,
+    ratio_weights,
+)
 from tacit_worlds.cart_pole import CartPole
 
 Array = npt.NDArray[Any]
 
 GAUSSIAN = Gaussian((-9.0, -9.0), (9.0, 9.0), mean=(0.0, 0.5), std=1.0, learned_std=True)
-SMALL = Config(1_024, environments=4, rollout=32, hidden=(8,))
+SMALL = PpoConfig(1_024, environments=4, rollout=32, hidden=(8,))
 
 
 def test_advantages_by_hand() -> None:
@@ -55,7 +65,7 @@ def rows_for(head: Head, agents: int, count: int, generator: np.random.Generator
     return Rows(x, actions, old.astype(np.float32), *draw)
 
 
-def through_torch(objective: Objective, theta: Array, rows: Rows, config: Config) -> Array:
+def through_torch(objective: PpoObjective, theta: Array, rows: Rows, config: PpoConfig) -> Array:
     """The slope of one agent's objective by automatic differentiation; theta [P + e + Q], rows of one agent."""
     parameters = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
     x, gain, goal, old = (
@@ -98,7 +108,7 @@ def through_torch(objective: Objective, theta: Array, rows: Rows, config: Config
 def test_the_slope_is_that_of_automatic_differentiation(head: Head, clip: float | None) -> None:
     generator = np.random.default_rng(0)
     config = replace(SMALL, ratio_clip=clip, entropy=0.1)
-    objective = Objective(Mlp((3, 8, head.outputs), gain=1.0), Mlp((3, 8, 1), gain=1.0), head, config)
+    objective = PpoObjective(Mlp((3, 8, head.outputs), gain=1.0), Mlp((3, 8, 1), gain=1.0), head, config)
     theta = objective.initial(generator, 2)
     theta += generator.normal(0.0, 0.1, theta.shape).astype(np.float32)
     rows = rows_for(head, 2, 40, generator)
@@ -156,13 +166,15 @@ def test_a_rollout_goes_on_where_the_last_one_stopped(horizon: int, length: int)
 def test_an_agent_serves_the_episodes_of_several_in_any_order() -> None:
     network = Mlp((1, 2), gain=0.0)
     theta = np.array([[0.0, 0.0, 0.0, 9.0], [0.0, 0.0, 9.0, 0.0]], dtype=np.float32)  # the bias decides
-    agent = Agent(network, Categorical(2), theta, np.zeros((2, 0), np.float32), np.zeros((2, 1)), np.ones((2, 1)), True)
+    agent = PpoAgents(
+        network, Categorical(2), theta, np.zeros((2, 0), np.float32), np.zeros((2, 1)), np.ones((2, 1)), True
+    )
     replicate = np.array([1, 0, 0, 1, 1])
     assert agent(np.zeros((5, 1)), replicate, np.random.default_rng(0)).tolist() == [0, 1, 1, 0, 0]
     assert agent(np.zeros((1, 1)), np.array([1]), np.random.default_rng(0)).tolist() == [0]
 
 
-def mean_length(agent: Agent, agents: int, episodes: int) -> Array:
+def mean_length(agent: PpoAgents, agents: int, episodes: int) -> Array:
     """Mean steps of the episodes of every agent until the pole falls, 500 at most."""
     cart, generator = CartPole(), np.random.default_rng(3)
     replicate = np.repeat(np.arange(agents), episodes)
@@ -178,20 +190,20 @@ def mean_length(agent: Agent, agents: int, episodes: int) -> Array:
 @pytest.mark.parametrize(
     "config",
     [
-        Config(40_000, rollout=64, epochs=8, rate=2e-3, hidden=(16,)),
-        replace(Config.a2c(60_000, rate=3e-3), hidden=(16,)),
+        PpoConfig(40_000, rollout=64, epochs=8, rate=2e-3, hidden=(16,)),
+        replace(PpoConfig.a2c(60_000, rate=3e-3), hidden=(16,)),
     ],
     ids=["ppo", "a2c"],
 )
-def test_the_pole_stays_up(config: Config) -> None:
+def test_the_pole_stays_up(config: PpoConfig) -> None:
     """A random policy keeps it for 22 steps."""
     agent = learn(CartPole(), Categorical(2), config, observation=4, horizon=500, agents=2, seed=0)
     assert mean_length(agent, 2, 20).min() > 200.0
 
 
-@pytest.mark.parametrize("config", [SMALL, Config.a2c(1_024)])
-def test_the_same_arguments_give_the_same_parameters(config: Config) -> None:
-    def trained(seed: int) -> Agent:
+@pytest.mark.parametrize("config", [SMALL, PpoConfig.a2c(1_024)])
+def test_the_same_arguments_give_the_same_parameters(config: PpoConfig) -> None:
+    def trained(seed: int) -> PpoAgents:
         return learn(CartPole(), Categorical(2), config, observation=4, horizon=500, seed=seed)
 
     assert np.array_equal(trained(0).theta, trained(0).theta)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from tacit.errors import PlanError
-from tacit_worlds.agents.q_learning import LinearQ, epsilon_greedy, learn, softmax
+from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, learn, softmax
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +29,7 @@ class Line:
         return generator.integers(3, size=units)
 
 
-def trained(rate: float = 0.5, trace: float = 0.5, horizon: int = 8) -> LinearQ:
+def trained(rate: float = 0.5, trace: float = 0.5, horizon: int = 8) -> FourierQ:
     line = Line()
     return learn(
         line,

@@ -8,7 +8,7 @@ import torch
 
 from tacit.errors import PlanError
 from tacit_worlds.agents import edac, iql, offline, td3_bc
-from tacit_worlds.agents.offline import Fourier, with_waves, with_waves_of_arrays
+from tacit_worlds.agents.offline import RandomFourier, with_waves, with_waves_of_arrays
 
 
 def generators(*seeds: int) -> list[torch.Generator]:
@@ -16,11 +16,11 @@ def generators(*seeds: int) -> list[torch.Generator]:
 
 
 def test_frequencies_have_the_bandwidth_of_their_dimension_and_belong_to_a_member() -> None:
-    drawn = Fourier(4_000, (2.0, 0.0)).frequencies(2, generators(0, 1))
+    drawn = RandomFourier(4_000, (2.0, 0.0)).frequencies(2, generators(0, 1))
     assert drawn.shape == (2, 2, 4_000)
     assert drawn[:, 0].std() == pytest.approx(2.0, rel=0.05)
     assert not drawn[:, 1].any()
-    assert torch.equal(Fourier(4_000, (2.0, 0.0)).frequencies(2, generators(1))[0], drawn[1])
+    assert torch.equal(RandomFourier(4_000, (2.0, 0.0)).frequencies(2, generators(1))[0], drawn[1])
 
 
 def test_waves_stand_beside_the_state() -> None:
@@ -37,8 +37,8 @@ def test_waves_stand_beside_the_state() -> None:
     ("count", "bandwidth"), [(0, (1.0,)), (3, ()), (3, (0.0, 0.0)), (3, (-1.0, 1.0)), (3, (float("nan"),))]
 )
 def test_features_that_are_none(count: int, bandwidth: tuple[float, ...]) -> None:
-    with pytest.raises(PlanError, match=r"^Fourier: .*features=None"):
-        Fourier(count, bandwidth)
+    with pytest.raises(PlanError, match=r"^RandomFourier: .*features=None"):
+        RandomFourier(count, bandwidth)
 
 
 def steps(rows: int = 4_000) -> dict[str, np.ndarray]:
@@ -59,14 +59,14 @@ def test_an_agent_with_features_finds_what_changes_fast(config: type) -> None:
     columns = steps()
     settings = {"steps": 400, "batch": 64, "width": 32, "discount": 0.0}
 
-    def right(features: Fourier | None) -> float:
+    def right(features: RandomFourier | None) -> float:
         policy = offline.train(columns, config(**settings, features=features), seeds=[0, 1])
         states = np.linspace(-1, 1, 400, dtype=np.float32)[:, None]
         return float((np.sign(policy.act(states)[..., 0]) == np.sign(np.sin(12 * states[:, 0]))).mean())
 
-    assert right(Fourier(16, (6.0,))) > max(0.8, right(None))
+    assert right(RandomFourier(16, (6.0,))) > max(0.8, right(None))
 
 
 def test_features_of_states_of_another_width() -> None:
     with pytest.raises(PlanError, match="2 bandwidths for states of 1 dimensions"):
-        offline.train(steps(), iql.IqlConfig(steps=1, features=Fourier(3, (1.0, 1.0))), seeds=[0])
+        offline.train(steps(), iql.IqlConfig(steps=1, features=RandomFourier(3, (1.0, 1.0))), seeds=[0])
