@@ -21,8 +21,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from tacit.agents.language.adapters import Shape, Steering
 from tacit.agents.language.llama import Llama
+from tacit.agents.language.models import Tokenizer, Writer
 from tacit.agents.language.sampling import complete, log_softmax
-from tacit.agents.language.texts import Tokenizer, Writer
 from tacit.methods.alignment import AlignmentPlan
 from tacit.methods.alignment.people import PersonGradient, Released, advantages
 

@@ -26,11 +26,11 @@ import numpy as np
 import torch
 
 from experiments.store import ROOT
-from tacit.agents.language import gguf_files
+from tacit.agents.language import llama
 from tacit.agents.language.adapters import Adapter, Steering
 from tacit.agents.language.judges import Encoder, Judge
+from tacit.agents.language.models import Tokenizer, Writer, vocabulary
 from tacit.agents.language.sampling import Completions, log_softmax
-from tacit.agents.language.texts import Tokenizer, Writer, vocabulary
 from tacit.methods.alignment import AlignmentPlan, Steered
 
 PREFIX, WORDS = "Movie review:", 8_192
@@ -136,7 +136,7 @@ def judges() -> tuple[Any, Any, Any]:
 @functools.cache
 def writer() -> Writer:
     """The model, which writes the most frequent words of public reviews."""
-    model, tokenizer = gguf_files.load(installed(*MODEL))
+    model, tokenizer = llama.load(installed(*MODEL))
     kept = vocabulary(tokenizer, (row["text"] for row in part("REWARD")), WORDS)
     return Writer(model.restricted(kept), tokenizer, PREFIX)
 

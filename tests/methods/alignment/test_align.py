@@ -19,7 +19,7 @@ from small import TOKENIZER, UNIT, WORDS, WRITER, Letters, people_of, plan_of, v
 from tacit import alignment, hub
 from tacit.agents.language.adapters import LoRA
 from tacit.agents.language.llama import Llama
-from tacit.agents.language.texts import Writer
+from tacit.agents.language.models import Writer
 from tacit.errors import BudgetExceeded, DataError, PlanError, PlanExhausted
 from tacit.methods.alignment.plan import AlignmentPlan
 from tacit.privacy.vault import isolation

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.agents.language.judges import Reward
-from tacit.agents.language.texts import Writer
+from tacit.agents.language.models import Writer
 from tacit.errors import PlanError
 from tacit.methods.alignment.people import PersonGradient, Released, Writing
 from tacit.methods.alignment.plan import PART, AlignmentPlan

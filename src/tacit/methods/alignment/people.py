@@ -18,8 +18,8 @@ from torch import Tensor
 
 from tacit.agents.language.adapters import Steering
 from tacit.agents.language.judges import Reward
+from tacit.agents.language.models import Writer
 from tacit.agents.language.sampling import Completions, alone, filled, log_softmax, scores
-from tacit.agents.language.texts import Writer
 from tacit.data import unit_keys
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from tacit.agents.language.adapters import Adapter, Bias
 from tacit.agents.language.judges import Reward
-from tacit.agents.language.texts import Writer
+from tacit.agents.language.models import Writer
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
 from tacit.parameters import Option

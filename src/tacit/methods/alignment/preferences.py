@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.agents.language.adapters import Adapter, Bias, Steering
+from tacit.agents.language.models import Writer
 from tacit.agents.language.sampling import Completions, filled, laid_out, log_softmax, scores
-from tacit.agents.language.texts import Writer
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.agents.language.adapters import Steering
-from tacit.agents.language.models import LanguageModel
+from tacit.agents.language.models import LanguageModel, Tokenizer, Writer
 from tacit.agents.language.sampling import Completions, complete, divergence
-from tacit.agents.language.texts import Tokenizer, Writer
 from tacit.errors import PlanError
 
 Float32 = NDArray[np.float32]
@@ -145,6 +144,6 @@ class Steered:
     def _writer(self) -> Writer:
         if self.writer is None:
             what, expected = "the base model is not in the release", "steered.using(model, tokenizer) before it writes"
-            remedy = "load the model, for example with tacit.agents.language.gguf_files.load"
+            remedy = "load the model, for example with tacit.agents.language.llama.load"
             raise PlanError(what, where="Steered", expected=expected, remedy=remedy)
         return self.writer
