@@ -92,9 +92,6 @@ class OneHot:
 
     Args:
         n: how many states there are.
-
-    Raises:
-        PlanError: n is not a whole number of at least 2.
     """
 
     n: int
@@ -120,9 +117,6 @@ class Quadratic:
 
     Args:
         low, high: as for `Scaled`.
-
-    Raises:
-        PlanError: as for `Scaled`.
     """
 
     low: tuple[float, ...]

@@ -57,11 +57,7 @@ class Head(Protocol):
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of `actions` actions, with probabilities softmax(outputs); no parameters of its own.
-
-    Raises:
-        PlanError: fewer than two actions.
-    """
+    """One of `actions` actions, with probabilities softmax(outputs); no parameters of its own."""
 
     actions: int
     kind: Literal["categorical"] = field(default="categorical", init=False)

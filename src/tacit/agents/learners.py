@@ -57,9 +57,6 @@ class CQL:
         gamma: discount.
         reward_scale: public factor of the rewards. Values of about 1 give the conservative term its full weight against
             the Bellman error, values of about 100 hardly any.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     alpha: float = 1.0
@@ -84,9 +81,6 @@ class DQN:
 
     Args:
         gamma, reward_scale: as for `CQL`.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     gamma: float = 0.99

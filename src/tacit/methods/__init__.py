@@ -1,6 +1,7 @@
 """The registry of methods: what a method is called, where its plan, its fit and its released value are, who audits it.
 
 All places are strings and nothing is imported before it is asked for, so that `import tacit.methods` costs nothing.
+Every plan refuses a value that is out of its range with a PlanError.
 """
 
 from __future__ import annotations

@@ -263,11 +263,7 @@ class Learning:
 
 @dataclass(frozen=True, kw_only=True)
 class OfflineConfig(ABC):
-    """Hyper-parameters of an agent, chosen on public mazes (never on those of an evaluation).
-
-    Raises:
-        PlanError: a value is outside its range.
-    """
+    """Hyper-parameters of an agent, chosen on public mazes (never on those of an evaluation)."""
 
     steps: Count
     """number of steps."""

@@ -201,9 +201,6 @@ class PpoConfig:
         adam: Adam; otherwise RMSprop.
         normalized_advantages: advantages of a minibatch are shifted and scaled to mean 0 and standard deviation 1.
         hidden: sizes of the hidden tanh layers of both networks.
-
-    Raises:
-        PlanError: a value is outside its range.
     """
 
     steps: int

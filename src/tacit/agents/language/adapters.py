@@ -52,9 +52,6 @@ class Bias:
     Args:
         layer: 0 is the first.
         scale: public typical norm of the residual stream there (`residual_norm`).
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     layer: int = 20
@@ -95,9 +92,6 @@ class LoRA:
         rank: r.
         scale: factor of the products.
         seed: of A's public draw.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     layers: tuple[int, ...] = (20, 21)

@@ -44,11 +44,7 @@ PART = "preferences"
 
 @dataclass(frozen=True, kw_only=True)
 class PreferencePlan(plans.PrivatePlan):
-    """DPO on an adapter of a frozen language model, by noisy sums over people's pairs.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """DPO on an adapter of a frozen language model, by noisy sums over people's pairs."""
 
     method: ClassVar[str] = "alignment of a language model (DPO)"
     source: ClassVar[str] = "Direct Preference Optimization (arXiv:2305.18290)"

@@ -45,9 +45,6 @@ class Fit:
         steps: of Adam over all anchors at once, where there is no closed form.
         rate: of the first of these steps; it decays linearly to 0.
         seed: of the first parameters.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     loss: Loss = "squares"

@@ -45,11 +45,7 @@ DROPPED = "Where the learning half does not say that the advice gains, the clone
 
 @dataclass(frozen=True, kw_only=True)
 class ImprovementPlan(PrivatePlan):
-    """A better policy than the one that made the records, and a lower bound on what following it a little would gain.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """A better policy than the one that made the records, and a lower bound of what following it a little gains."""
 
     method: ClassVar[str] = "improvement of logged decisions"
     source: ClassVar[str] = "tacit (proofs/improvement.md)"

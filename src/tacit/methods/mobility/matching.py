@@ -52,9 +52,6 @@ class Matching:
         kinds: number of latent day types.
         spread: shift of the stay logit of the first and the last type, at the start and in the prior.
         slack: standard deviation of what no policy of this form can match, added to that of the noise.
-
-    Raises:
-        PlanError: a number is out of range.
     """
 
     rounds: int = 14

@@ -50,9 +50,6 @@ class Weights:
     Args:
         stay: of the coordinates of the action `stay`, whose mass is large and smooth.
         day: of the histograms of whole days; 0 leaves them out.
-
-    Raises:
-        PlanError: a scale is out of range.
     """
 
     stay: float = 0.2

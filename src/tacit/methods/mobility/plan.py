@@ -138,9 +138,6 @@ class Shares:
     Args:
         starts: where days begin; 0 releases nothing of it, and days begin uniformly in the box.
         jumps: how far exploring leads.
-
-    Raises:
-        PlanError: a share is out of range, or nothing is left.
     """
 
     starts: float = 0.30
@@ -157,11 +154,7 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True)
 class OneShotPlan(plans.PrivatePlan):
-    """One-shot imitation of movement: one noisy sum of what people do, and a simulator that is fitted to it for free.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """One-shot imitation of movement: one noisy sum of what people do, and a simulator fitted to it for free."""
 
     method: ClassVar[str] = "imitation of movement (one shot)"
     source: ClassVar[str] = "tacit; the problem is that of PateGail (doi:10.1609/aaai.v37i12.26700) and PateGAIL++"
@@ -203,11 +196,7 @@ class OneShotPlan(plans.PrivatePlan):
 
     @classmethod
     def sized(cls, people: int, epsilon: float, *, delta: float = 1e-5, **fields: Any) -> OneShotPlan:
-        """The plan, not yet calibrated, whose layout suits so many people at this epsilon under add_or_remove.
-
-        Raises:
-            PlanError: epsilon or delta is out of range.
-        """
+        """The plan, not yet calibrated, whose layout suits so many people at this epsilon under add_or_remove."""
         plan, unit = cls(**fields), Unit("person", "add_or_remove", people)
         if math.isinf(epsilon):
             return replace(plan, layout=layout_for(math.inf))
@@ -246,11 +235,7 @@ class OneShotPlan(plans.PrivatePlan):
         return sigma / math.sqrt(people) if self.noise == "device" else sigma / people
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> OneShotPlan:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
-        """
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`)."""
         return plans.calibrate(replace(self, unit=unit), unit=unit, epsilon=epsilon, delta=delta)._with_layout()
 
     def account(self, *, unit: Unit, delta: float) -> OneShotPlan:

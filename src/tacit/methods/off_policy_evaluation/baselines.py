@@ -179,9 +179,6 @@ class SufficientStatistics(GaussianEstimator):
     Perturbing the sufficient statistics of a regression: Vu and Slavkovic 2009; Wang (arXiv:1803.02596). The ridge that
     the noise in A asks for is n s^2, the expectation of E^T E for noise E of standard deviation s. A and b share one
     clip, as published, so that the result depends on the unit of reward: scale rewards to a size of about 1.
-
-    Raises:
-        PlanError: a parameter is out of range.
     """
 
     method: ClassVar[str] = "DP-LSTD"

@@ -61,9 +61,6 @@ class BehaviourModel:
         floor: the least probability of an action, in multiples of the uniform policy's 1 / A.
         rounds: K.
         tau: standard deviation of a logit at a typical state before any record is read.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     features: AnyFeatures

@@ -44,9 +44,6 @@ class OneHot:
 
     Args:
         n: how many states have a value of their own. States from n on (absorbing ones, say) have none.
-
-    Raises:
-        PlanError: n is not a whole number of at least 1.
     """
 
     n: int
@@ -230,9 +227,6 @@ class Smoothness:
 
     Args:
         length: over how many states values stay alike.
-
-    Raises:
-        PlanError: the length is not positive.
     """
 
     length: float

@@ -85,9 +85,6 @@ class Regression:
         rounds: K, noisy residual sums.
         trace: lambda in [0, 1].
         prior: standard deviation of Q around the mean return at a typical state, in multiples of the public range.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     rounds: int = 20
@@ -338,11 +335,7 @@ class QEstimator(ScoreEstimator, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class FittedQ(QEstimator):
-    """Fitted Q evaluation with Q linear in public features, one weight vector an action.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """Fitted Q evaluation with Q linear in public features, one weight vector an action."""
 
     method: ClassVar[str] = "off-policy evaluation (fitted Q)"
     weighs: ClassVar[bool] = False
@@ -409,11 +402,7 @@ class QStartValue:
 
 @dataclass(frozen=True, kw_only=True)
 class DoublyRobust(QEstimator):
-    """Doubly robust evaluation over two fixed halves of the units: the first fits Q, the second corrects it.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """Doubly robust evaluation over two fixed halves of the units: the first fits Q, the second corrects it."""
 
     method: ClassVar[str] = "off-policy evaluation (doubly robust)"
     source: ClassVar[str] = "Jiang and Li, arXiv:1511.03722, with the Gaussian mechanism"

@@ -57,9 +57,6 @@ class Gpope(GaussianEstimator):
 
     `noise_multiplier` is sigma of one step in the sampled modes; in the full batch it is of all of the plan's noise
     together, and `sigma` is that of one step.
-
-    Raises:
-        PlanError: a parameter is out of range.
     """
 
     method: ClassVar[str] = "GPOPE"
@@ -335,9 +332,6 @@ def published_epsilon(trajectories: int, iterations: int, sigma: float, delta: f
         iterations: N >= 1, each on one trajectory drawn uniformly.
         sigma: s > 0, the noise's standard deviation over the clip h.
         delta: in (0, 1).
-
-    Raises:
-        PlanError: an argument is out of range.
     """
     if not (trajectories >= 1 and iterations >= 1 and 0 < sigma < math.inf and 0 < delta < 1):
         raise _bad("trajectories >= 1, iterations >= 1, a finite sigma > 0 and 0 < delta < 1")
@@ -356,9 +350,6 @@ def published_sigma(trajectories: int, iterations: int, epsilon: float, delta: f
         iterations: N >= 1.
         epsilon: the target, > 0.
         delta: in (0, 1).
-
-    Raises:
-        PlanError: an argument is out of range.
     """
     if not (trajectories >= 1 and iterations >= 1 and 0 < epsilon < math.inf and 0 < delta < 1):
         raise _bad("trajectories >= 1, iterations >= 1, a finite epsilon > 0 and 0 < delta < 1")

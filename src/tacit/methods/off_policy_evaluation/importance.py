@@ -82,11 +82,7 @@ class ScoreEstimator(GaussianEstimator, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ImportanceSampling(ScoreEstimator):
-    """One noisy vector of clipped, weighted returns; for the behaviour policy itself, of plain returns.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """One noisy vector of clipped, weighted returns; for the behaviour policy itself, of plain returns."""
 
     method: ClassVar[str] = "off-policy evaluation (importance sampling)"
     source: ClassVar[str] = "Precup, Sutton and Singh (ICML 2000), with the Gaussian mechanism"
@@ -132,9 +128,6 @@ class Overlap(GaussianEstimator):
     """A histogram of weights, the effective sample size and the mean ratio, by one noisy sum.
 
     The intervals count the noise alone.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     method: ClassVar[str] = "overlap with the behaviour policy"

@@ -114,9 +114,6 @@ class LinearQ:
         kind: `softmax` of Q / temperature, or `epsilon_greedy`.
         temperature: of the softmax.
         epsilon: probability that epsilon-greedy spreads over all actions alike.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     features: FeatureMap

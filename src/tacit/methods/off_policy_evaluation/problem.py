@@ -37,9 +37,6 @@ class Problem:
         return_range: public (lowest, highest) discounted return of an episode from any of its steps, and so value of a
             state; None takes the widest that the reward's bounds allow. Returns outside are moved onto it, which
             biases the value; a range that is far too wide costs accuracy at a small epsilon.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     gamma: float

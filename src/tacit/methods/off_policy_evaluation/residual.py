@@ -142,9 +142,6 @@ class ResidualRegression(GaussianEstimator):
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).
 
         Fields that are None are chosen here by units per noise multiplier, which is public.
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
         """
         plan = plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
         assert plan.own_noise is not None

@@ -180,11 +180,7 @@ class Selection(plans.PrivatePlan):
         return label(covered, circumstances)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Selection:
-        """The plan for this epsilon; `delta` is what the ledger enters for it (the mechanism needs none).
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
-        """
+        """The plan for this epsilon; `delta` is what the ledger enters for it (the mechanism needs none)."""
         check("epsilon", epsilon, 1e-6 <= epsilon <= 500, "a number from 1e-6 to 500")
         plans.check_delta(delta, unit)
         return dataclasses.replace(self, unit=unit, epsilon=epsilon, delta=delta)

@@ -83,9 +83,6 @@ class PrivateFisher:
         share: of the plan's precision (1 / sigma^2), what this part gets; the policy's gets the rest.
         bound: largest norm of one row's score; longer scores are shortened to it, which makes F smaller.
         form: see `Form`. "matrix" is for log-linear policies, "moments" for networks.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     share: float = 0.1

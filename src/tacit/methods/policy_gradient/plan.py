@@ -42,9 +42,6 @@ class Local:
         learning_rate: of the person's Adam.
         entropy: coefficient of the policy's entropy.
         seeded: what Adam's moments begin with (`Seeding`).
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     epochs: int = 8

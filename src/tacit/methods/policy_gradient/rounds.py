@@ -28,9 +28,6 @@ class Staircase:
         factor: > 1.
         every: rounds a stair.
         least: the smallest step size.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     factor: float

@@ -181,9 +181,6 @@ class L2:
     Args:
         radius: > 0.
         confidence: in (0, 1).
-
-    Raises:
-        PlanError: a parameter is out of range.
     """
 
     radius: float
@@ -215,9 +212,6 @@ class KL:
         radius: > 0, in nats.
         confidence: in [0.5, 0.99].
         ridge: added to each of the d eigenvalues; > 0 keeps C finite where the policy has become deterministic.
-
-    Raises:
-        PlanError: a parameter is out of range.
     """
 
     radius: float

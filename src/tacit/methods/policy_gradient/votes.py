@@ -44,9 +44,6 @@ class Ramp:
 
     Args:
         first, last: at least 1.
-
-    Raises:
-        PlanError: one of them is less.
     """
 
     first: int
@@ -62,9 +59,6 @@ class Votes(Rounds):
 
     What one person adds has norm at most sqrt(p) by construction, so that nothing is clipped. The policy acts without
     chance: its most probable action.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     method: ClassVar[str] = "policy search by votes of people met once"
@@ -156,11 +150,7 @@ class Votes(Rounds):
         )
 
     def require_room(self, parameters: int) -> None:
-        """Refuse a policy with fewer parameters than there are directions.
-
-        Raises:
-            PlanError: it has.
-        """
+        """Refuse a policy with fewer parameters than there are directions."""
         if self.most > parameters:
             what = f"{self.most} directions are orthonormal only where there are as many parameters, not {parameters}"
             expected = f"at most {parameters} directions for this policy"

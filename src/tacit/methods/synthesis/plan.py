@@ -59,9 +59,6 @@ class Sampler:
         eta: used by `dpm_solver` only: 0 follows the deterministic flow, 1 the reverse diffusion, whose fresh noise
             corrects errors of earlier steps.
         churn, churn_min, churn_max, churn_noise: EDM's S_churn, S_tmin, S_tmax, S_noise; used by `heun` only.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     method: SamplerMethod = "dpm_solver"
@@ -103,9 +100,6 @@ class Curiosity:
         pool, appended: sizes for `append_pool`.
         learning_rate: of the predictor network.
         sampler_steps: noise levels used to generate the candidates.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     mode: CuriosityMode = "replace"
@@ -238,9 +232,6 @@ class DiffusionPlan(SynthesisPlan):
     """What the plans of transitions (PrivORL-n) and of trajectories (PrivORL-j) have in common.
 
     `noise_multiplier` is the standard deviation of the noise over `clip_norm`.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     steps: Option[int]
@@ -321,9 +312,6 @@ class TransitionsPlan(DiffusionPlan):
     The defaults were chosen for utility on public maze layouts alone (`experiments/tune_synthesis.py`);
     `TransitionsPlan.paper` gives the paper's own settings. The network is a residual MLP (`diffusion.ResidualMLP`), and
     histograms are released after the last gradient.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     method: ClassVar[str] = "synthesis of transitions (PrivORL-n)"
@@ -426,9 +414,6 @@ class TransitionsPlan(DiffusionPlan):
             rows_per_unit: rows of one unit in a noisy gradient; more cost time, no privacy.
             pretraining: public pre-training, which must be made with this plan's network.
             raking: histograms, `Raking.of(spec)` for one; advisable wherever units are few.
-
-        Raises:
-            PlanError: a value is out of range.
         """
         sensible = math.isfinite(epsilon) and epsilon > 0 and population >= 1
         check("population and epsilon", (population, epsilon), sensible, "positive numbers")

@@ -169,9 +169,6 @@ class Raking:
             the least noisy.
         pool: synthetic rows to be weighted, at least; never fewer than twice those asked for.
         sweeps: of proportional fitting over all tables.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     discretisation: Discretisation

@@ -52,11 +52,7 @@ CLIPS = {"table": moves.CLIP, "epr": EPR_CLIP, "markov": MARKOV_CLIP, "timegeo":
 
 @dataclass(frozen=True, kw_only=True)
 class BaselinePlan(plans.PrivatePlan):
-    """A baseline simulator under the promise of the one-shot method: same unit, same starts and jumps, same budget.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """A baseline simulator under the promise of the one-shot method: same unit, same starts and jumps, same budget."""
 
     method: ClassVar[str] = "baseline simulator of movement"
     source: ClassVar[str] = (

@@ -42,9 +42,6 @@ class Embedding:
         places: distinct places above this count as this many.
         longest: stays above this many slots count as this long.
         harmonics: sines and cosines of the time of day, of periods 24 h / k, k = 1 .. harmonics.
-
-    Raises:
-        PlanError: a value is not a whole number, or out of range.
     """
 
     places: int = 16
@@ -138,9 +135,6 @@ class Critic:
         steps: of Adam, a round.
         batch: rows of the person's own, and as many generated ones, a step.
         seed: of the first parameters, which are public and the same for everybody.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     hidden: tuple[int, ...] = (32, 32)

@@ -194,9 +194,6 @@ class PateGailPlan(plans.PrivatePlan):
                 draws it itself, by its private critic where there is a sensitivity: epsilon is infinite.
             starts: see `Starts`.
             critic: None is the variant's; PateGAIL++'s has a gradient penalty of 20.
-
-        Raises:
-            PlanError: a value is out of range.
         """
         check("variant", variant, variant in get_args(Variant), " or ".join(get_args(Variant)))
         older = variant == "PATEGAIL"

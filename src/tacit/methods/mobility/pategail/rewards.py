@@ -77,9 +77,6 @@ class Calibration:
         kappa: factor of z.
         floor: smallest standard deviation: a critic that sees no difference has rewards near 0, not noise of size 1.
         squash: "clip" or "tanh".
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     kappa: float = 0.25

@@ -47,9 +47,6 @@ class Ppo:
         entropy: weight of the entropy.
         value_steps: of Adam on the value network, a round.
         average: decay of the exponential moving average of the weights, whose last value is released.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     hidden: tuple[int, ...] = (64,)

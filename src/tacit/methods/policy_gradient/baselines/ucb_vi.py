@@ -49,11 +49,7 @@ KEPT = 40
 
 @dataclass(frozen=True, kw_only=True)
 class UcbVi(plans.PrivatePlan):
-    """UCB-VI's public parameters. Observations are t S + s after t steps (`tacit.envs.rollouts`).
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """UCB-VI's public parameters. Observations are t S + s after t steps (`tacit.envs.rollouts`)."""
 
     method: ClassVar[str] = "UCB-VI with private counters"
     source: ClassVar[str] = "Chowdhury & Zhou (arXiv:2112.10599), with correlated Gaussian counters"

@@ -30,11 +30,7 @@ CHOICE, MEASUREMENT = 1, 9
 
 @dataclass(frozen=True, kw_only=True)
 class AimPlan(TablePlan):
-    """AIM on public bins.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """AIM on public bins."""
 
     method: ClassVar[str] = "synthesis of transitions (AIM)"
     source: ClassVar[str] = "AIM: An Adaptive and Iterative Mechanism (arXiv:2201.12677)"

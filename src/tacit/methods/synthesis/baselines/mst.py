@@ -26,11 +26,7 @@ from tacit.validation import whole
 
 @dataclass(frozen=True, kw_only=True)
 class MstPlan(TablePlan):
-    """MST on public bins.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """MST on public bins."""
 
     method: ClassVar[str] = "synthesis of transitions (MST)"
     source: ClassVar[str] = "Winning the NIST Contest (arXiv:2108.04978)"

@@ -50,9 +50,6 @@ class PateGanPlan(SynthesisPlan):
     arXiv:1801.04406).
 
     `noise_multiplier` is sigma: a count of votes gets N(0, b sigma^2).
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     method: ClassVar[str] = "synthesis of transitions (PATE-GAN)"

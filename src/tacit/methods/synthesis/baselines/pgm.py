@@ -27,11 +27,7 @@ from tacit.validation import whole
 
 @dataclass(frozen=True, kw_only=True)
 class PgmPlan(TablePlan):
-    """Private-PGM on random pairs and triples.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """Private-PGM on random pairs and triples."""
 
     method: ClassVar[str] = "synthesis of transitions (PGM)"
     source: ClassVar[str] = "Graphical-model based estimation and inference for differential privacy (arXiv:1901.09136)"

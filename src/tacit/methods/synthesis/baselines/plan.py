@@ -34,9 +34,6 @@ class TablePlan(SynthesisPlan):
     """The public parameters of a baseline that knows the private table by noisy marginals alone.
 
     `noise_multiplier` is sigma of one quantum of the budget.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     method: ClassVar[str]

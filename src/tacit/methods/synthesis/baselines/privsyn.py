@@ -33,11 +33,7 @@ _FINENESS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class PrivSynPlan(TablePlan):
-    """PrivSyn on public bins.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """PrivSyn on public bins."""
 
     method: ClassVar[str] = "synthesis of transitions (PrivSyn)"
     source: ClassVar[str] = "PrivSyn: Differentially Private Data Synthesis (arXiv:2012.15128)"

@@ -26,11 +26,7 @@ from tacit.privacy.vault.vault import Vault
 
 @dataclass(frozen=True, kw_only=True)
 class RakingPlan(SynthesisPlan):
-    """The public parameters of raking without a model; `noise_multiplier` is sigma of the histograms.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
+    """The public parameters of raking without a model; `noise_multiplier` is sigma of the histograms."""
 
     method: ClassVar[str] = "synthesis of transitions (raking alone)"
     source: ClassVar[str] = "Deming & Stephan 1940, doi:10.1214/aoms/1177731829"

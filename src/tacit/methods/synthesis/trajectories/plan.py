@@ -54,9 +54,6 @@ class TrajectoriesPlan(DiffusionPlan):
     The defaults were chosen on public maze layouts alone; `TrajectoriesPlan.paper` gives the paper's own sizes. `steps`
     are those of the model of fragments; `harmonics` are of the state in which a row begins. Histograms are released
     after the last gradient, or, with `local_context`, before the first.
-
-    Raises:
-        PlanError: a value is out of range.
     """
 
     method: ClassVar[str] = "synthesis of trajectories (PrivORL-j)"
@@ -233,9 +230,6 @@ class TrajectoriesPlan(DiffusionPlan):
             provenance: of public trajectories to begin with; None is without pre-training.
             raking: histograms, `Raking.of(spec)` for one.
             local_context: as of the class; needs `raking` and `provenance`, of many public worlds.
-
-        Raises:
-            PlanError: a value is out of range.
         """
         check("population", population, population >= 1, "a whole number >= 1")
         whole(longest=longest, episodes=episodes)
