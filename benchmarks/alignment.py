@@ -24,7 +24,7 @@ from tacit.agents.language.llama import Llama
 from tacit.agents.language.models import Tokenizer, Writer
 from tacit.agents.language.sampling import complete, log_softmax
 from tacit.methods.alignment import AlignmentPlan
-from tacit.methods.alignment.people import PersonGradient, Released, advantages
+from tacit.methods.alignment.people import PersonGradient, ReleasedSteering, advantages
 
 SMOLLM2 = Shape(layers=30, width=576, inner=1_536, heads=9, groups=3, tokens=49_152, base=1e5)
 WORDS, PEOPLE = 8_192, 32
@@ -58,7 +58,7 @@ def main() -> None:
     weights = advantages(plan, rewards, looks) / (plan.completions * plan.tokens)
 
     def people() -> np.ndarray:
-        return PersonGradient(plan, writer)(rows, Released(theta.numpy()))
+        return PersonGradient(plan, writer)(rows, ReleasedSteering(theta.numpy()))
 
     def batch() -> torch.Tensor:
         leaf = theta.clone().requires_grad_()

@@ -36,7 +36,7 @@ import torch
 from benchmarks.peers import torch_critics
 from tacit.data.mobility.days import SLOTS
 from tacit.methods.mobility.pategail import critics
-from tacit.methods.mobility.pategail.critics import Critic, Embedding, Work, adam
+from tacit.methods.mobility.pategail.critics import Critic, CriticArrays, Embedding, adam
 from tacit.methods.mobility.pategail.rewards import CHUNK, LocalCritics, codes_of
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
@@ -70,7 +70,7 @@ def stacked(theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
     first, second = np.zeros_like(theta), np.zeros_like(theta)
     for start in range(0, len(theta), CHUNK):
         chosen = slice(start, start + CHUNK)
-        work = Work.of(CRITIC, rows[0, chosen])
+        work = CriticArrays.of(CRITIC, rows[0, chosen])
         for step, batch in enumerate(rows[:, chosen], start=1):
             slope = CRITIC.slopes(found[chosen], batch.copy(), work)
             taken = np.full(len(slope), step)

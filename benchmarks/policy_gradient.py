@@ -32,7 +32,7 @@ from tacit.agents.networks import Mlp
 from tacit.envs.serving import SimulatedUsers, serve
 from tacit.methods.policy_gradient import Acting, Learned, Local, Policy, PolicyGradientPlan, Value, fit
 from tacit.methods.policy_gradient.contributions import Advantages, Released
-from tacit.methods.policy_gradient.local_updates import LocalUpdates, Training
+from tacit.methods.policy_gradient.local_updates import LocalTraining, LocalUpdates
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -61,7 +61,7 @@ def local_updates(repeats: int) -> dict[str, object]:
         "replicate": np.zeros(PEER.users, np.int64),
     }
     advantages = Advantages(gamma=PEER.gamma, trace=PEER.trace)
-    training = Training(learning_rate=PEER.learning_rate, epochs=PEER.epochs, minibatches=PEER.minibatches)
+    training = LocalTraining(learning_rate=PEER.learning_rate, epochs=PEER.epochs, minibatches=PEER.minibatches)
     update, state = LocalUpdates(POLICY, advantages, training, PEER.entropy), Released(theta, None, np.ones(1))
     keys = np.random.default_rng(state.round).random((PEER.epochs, PEER.steps))
     inputs, gains = POLICY.features(rows["observations"]), advantages(rows).astype(np.float32)

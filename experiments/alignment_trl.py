@@ -42,7 +42,7 @@ from experiments.configuration import Json, describe
 from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from tacit.agents.language.adapters import Steering
-from tacit.agents.language.llama import Layer, Llama
+from tacit.agents.language.llama import Llama, LlamaLayer
 from tacit.agents.language.sampling import Completions, laid_out, log_softmax
 from tacit.methods.alignment import AlignmentPlan, Steered
 
@@ -225,7 +225,7 @@ def ours(module: Any, base: Llama, order: Tensor) -> Llama:
     embedding = torch.empty_like(base.embedding)
     embedding[order] = found["model.embed_tokens.weight"]
     layers = [
-        Layer(
+        LlamaLayer(
             **{
                 part: torch.cat([found[f"model.layers.{place}.{name}.weight"] for name in names])
                 for part, names in PARTS.items()
@@ -246,7 +246,7 @@ def between(base: Llama, tuned: Llama, share: float) -> Llama:
             name: torch.lerp(getattr(left, name), getattr(right, name), share) for name in names if name != "vocabulary"
         }
 
-    layers = tuple(Layer(**mixed(*pair)) for pair in zip(base.layers, tuned.layers, strict=True))
+    layers = tuple(LlamaLayer(**mixed(*pair)) for pair in zip(base.layers, tuned.layers, strict=True))
     return replace(tuned, **mixed(base, tuned), layers=layers)
 
 

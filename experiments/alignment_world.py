@@ -28,7 +28,7 @@ import torch
 from experiments.store import ROOT
 from tacit.agents.language import llama
 from tacit.agents.language.adapters import Adapter, Steering
-from tacit.agents.language.judges import Encoder, Judge
+from tacit.agents.language.judges import TextEncoder, TextJudge
 from tacit.agents.language.models import Tokenizer, Writer, vocabulary
 from tacit.agents.language.sampling import Completions, log_softmax
 from tacit.methods.alignment import AlignmentPlan, Steered
@@ -88,30 +88,30 @@ def snippets(rows: Sequence[dict[str, str]], label: str, good: str) -> tuple[lis
 
 
 @functools.cache
-def encoder() -> Encoder:
+def encoder() -> TextEncoder:
     """The frozen encoder."""
-    return Encoder.load(installed(*ENCODER))
+    return TextEncoder.load(installed(*ENCODER))
 
 
-def _taught(name: str, label: str, good: str, rows: str) -> Judge:
+def _taught(name: str, label: str, good: str, rows: str) -> TextJudge:
     """A judge, from its file where it was taught before."""
     folder, path = installed(*ENCODER), FILES / f"{name}.json"
     if path.exists():
-        return Judge.load(folder, head=path)
+        return TextJudge.load(folder, head=path)
     FILES.mkdir(parents=True, exist_ok=True)
-    judge = Judge.fit(encoder(), *snippets(part(rows), label, good), penalty=PENALTY)
+    judge = TextJudge.fit(encoder(), *snippets(part(rows), label, good), penalty=PENALTY)
     judge.save(path)
     return judge
 
 
 @functools.cache
-def reward() -> Judge:
+def reward() -> TextJudge:
     """The public reward: log-odds that a review is positive."""
     return _taught("reward", "label", "1", "REWARD")
 
 
 @functools.cache
-def style() -> Judge:
+def style() -> TextJudge:
     """The hidden taste: log-odds that a line is a critic's, of other public reviews than the reward's."""
     return _taught("style", "source", "rotten_tomatoes", "JUDGES")
 

@@ -165,7 +165,7 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
     users = SimulatedUsers(where.domain, where.spec, horizon=search.length, seed=seed)
     theta: Float32 = np.zeros((1, found.policy.parameters), np.float32)
     for k in range(search.iterations):
-        asked = votes.Asked(votes.directions(plan, found.policy.parameters, 1, k))
+        asked = votes.VoteDirections(votes.directions(plan, found.policy.parameters, 1, k))
         rows_ = users.serve(users.arrive(search.pairs), votes.tried(plan, found.policy, theta, asked, k))
         after = np.cumsum(rows_["terminations"] | rows_["truncations"], axis=1)
         second = (after - (rows_["terminations"] | rows_["truncations"])) >= 1

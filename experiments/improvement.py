@@ -48,10 +48,10 @@ from experiments.dppg_tables import markdown
 from experiments.improvement_worlds import EPISODES, World, world
 from experiments.store import RESULTS, Store
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
-from tacit.methods.improvement.moments import Visits
+from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES
 from tacit.methods.improvement.planning import Advised
-from tacit.methods.improvement.statement import Scores, Statement, stated
+from tacit.methods.improvement.statement import Statement, StatementScores, stated
 from tacit.methods.off_policy_evaluation.scores import limits
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -190,11 +190,11 @@ def coverage(name: str, epsilon: float, seed: int) -> dict[str, Any]:
     here = world(name)
     value = improved(here, planned(here, advice=COVERAGE[name]), COVERED, epsilon, seed)
     advised = Advised(value.policy, value.theta, value.clone, value.changes, value.sampled)
-    scores = Scores.of(value.plan, here.spec, advised)
+    scores = StatementScores.of(value.plan, here.spec, advised)
     gains, vectors = [], []
     for chunk in range(10):
         rows = padded(here.collect(POOL // 10, 10_000 + chunk), here.problem.rows_per_unit)
-        visits = Visits.of(rows, scores.problem, scores.memory)
+        visits = LoggedVisits.of(rows, scores.problem, scores.memory)
         gains.append(visits.means(np.stack(scores.scores(visits), axis=1)))
         vectors.append(scores(rows, None))
     truth, pool = np.concatenate(gains).mean(axis=0), np.concatenate(vectors)

@@ -48,7 +48,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, Discrete
 from tacit.methods.improvement import Problem
-from tacit.methods.improvement.moments import Visits, grouped
+from tacit.methods.improvement.moments import LoggedVisits, grouped
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.ledger.ledger import Ledger
@@ -108,7 +108,7 @@ class Counts:
     def __call__(self, rows: Mapping[str, np.ndarray], state: object) -> NDArray[np.float64]:
         """Rows [U, L, ...] -> [U, S A (S + 2)]."""
         plan, count = self.plan, self.plan.cells
-        visits = Visits.of(rows, plan.problem, COURSE)
+        visits = LoggedVisits.of(rows, plan.problem, COURSE)
         pair = plan.cells_of(visits.seen) * clinic.ACTIONS + visits.actions
         after = np.where(visits.terminations, count, plan.cells_of(visits.after))
         pairs = count * clinic.ACTIONS

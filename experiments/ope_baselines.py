@@ -159,7 +159,7 @@ def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) ->
     widest = scores.clip_for(setting.units, sigma.get(scores.NAME, 0.0))
     vector = ScoreVector(domain.problem, domain.policy, None, domain.spec, widest)
     points = chunked(lambda rows: vector(rows, None), pool.rows)
-    stacked = baselines.Stacked(BellmanStatistics(domain.problem, domain.policy, None, domain.features, "gtd"), 1.0)
+    stacked = baselines.LstdVector(BellmanStatistics(domain.problem, domain.policy, None, domain.features, "gtd"), 1.0)
     zero, n = np.zeros(domain.features.size), domain.features.size
     every = chunked(lambda stats: stacked(stats, zero), pool.stats).astype(np.float32)
     typical = float(np.sqrt(np.square(every).sum(axis=1, dtype=np.float64).mean()))

@@ -27,7 +27,7 @@ from tacit.data.spec import Box
 from tacit.methods.synthesis import Encoder, Raking, trajectories
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import Network
-from tacit.methods.synthesis.trajectories.pretraining import Pretrained
+from tacit.methods.synthesis.trajectories.pretraining import PretrainedModels
 from tacit.privacy.mechanisms.releases import Axis
 
 QUICK_SAMPLES = 100
@@ -138,7 +138,7 @@ def _few(raking: Raking, here: People) -> Raking:
     )
 
 
-def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretrained, Notes]:
+def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[PretrainedModels, Notes]:
     """The public starting point and its cost, for every plan that pre-trains alike: all seeds, promises, populations.
 
     It is trained once for everybody, as a public model is; what varies over seeds is what is private or drawn.
@@ -165,5 +165,5 @@ def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretr
         part, _, rest = name.partition(".")
         weights[part][rest] = torch.from_numpy(np.array(array))
     encoder = Encoder.from_json(notes["encoder"])
-    start = Pretrained(encoder, weights["starts"], weights["fragments"], plan.pretraining.provenance)
+    start = PretrainedModels(encoder, weights["starts"], weights["fragments"], plan.pretraining.provenance)
     return start, {"pretrain": notes["pretrain"]}

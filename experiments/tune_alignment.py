@@ -31,7 +31,7 @@ from experiments.configuration import Json, describe
 from experiments.queue import command_line
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.alignment import AlignmentPlan, Bias, People, Steered
-from tacit.methods.alignment.people import PersonGradient, Released, Writing
+from tacit.methods.alignment.people import PersonGradient, ReleasedSteering, Writing
 
 NAME, PUBLIC, MEASURED, SEED = "tuning_alignment", 768, 256, 123
 STEPS = (0.35, 0.2, 0.6)
@@ -141,7 +141,7 @@ def contributions(plan: AlignmentPlan, texts: list[str]) -> np.ndarray:
     people = People(plan, writer, ids, seed=0, simulated=True, feedback=feedback)
     theta = plan.adapter.start(writer.model.shape)
     rows = people.serve([list(ids)], Writing(plan, writer, reward, theta))
-    return PersonGradient(plan, writer)(rows, Released(theta.numpy()))
+    return PersonGradient(plan, writer)(rows, ReleasedSteering(theta.numpy()))
 
 
 def table(results: Store) -> str:

@@ -13,7 +13,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.hub.synthesis import KINDS
 from tacit.methods.synthesis import Raking, Sampler
-from tacit.methods.synthesis.trajectories import Synthesizer, TrajectoriesPlan, fit
+from tacit.methods.synthesis.trajectories import TrajectoriesPlan, TrajectorySynthesizer, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.plan import public_fields
@@ -24,7 +24,7 @@ SPEC = PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declar
 UNIT = Unit("person", "add_or_remove", 40)
 
 
-def released(folder: Path, **fields: object) -> Release[Synthesizer]:
+def released(folder: Path, **fields: object) -> Release[TrajectorySynthesizer]:
     rng = np.random.default_rng(0)
     states = rng.uniform(0.1, 0.9, (120, 1))
     data = Trajectories.from_arrays(

@@ -20,7 +20,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.methods.policy_gradient import Policy, Scaled
 from tacit.methods.policy_gradient.contributions import Advantages, Released
-from tacit.methods.policy_gradient.local_updates import LocalUpdates, Training
+from tacit.methods.policy_gradient.local_updates import LocalTraining, LocalUpdates
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, build_network
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import TransitionsPlan
@@ -41,7 +41,7 @@ def test_the_loop_over_people_sends_what_local_updates_send():
         "starts": np.zeros(shape, bool),
         "replicate": np.zeros(3, np.int64),
     }
-    training = Training(learning_rate=1e-3, epochs=3, minibatches=2)
+    training = LocalTraining(learning_rate=1e-3, epochs=3, minibatches=2)
     update = LocalUpdates(policy, Advantages(gamma=0.0, standardised=False), training, entropy=0.1)
     sent = torch_users.updates(
         torch_users.actor(sizes, theta[0]),

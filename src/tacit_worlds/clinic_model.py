@@ -34,7 +34,7 @@ __all__ = [
     "SEVERITY",
     "STARTS",
     "TREATMENTS",
-    "Seen",
+    "SeenPatients",
     "action_values",
     "best_seen",
     "exact",
@@ -179,7 +179,7 @@ def readings(kind: Array, severity: Array, burden: Array, points: Array) -> Floa
     return np.asarray(truth + np.array(SPREAD) * ndtri(least + points * (1.0 - 2.0 * least)))
 
 
-class Seen:
+class SeenPatients:
     """A policy of what is seen: the treatment of largest weight in the mean over the patients it may be.
 
     Args:
@@ -227,7 +227,7 @@ def value(policy: Policy, *, draws: int = 64, seed: int = 0, repeats: int = 8) -
 
 
 @lru_cache(maxsize=2)
-def best_seen(*, draws: int = 64, seed: int = 0, sweeps: int = 4) -> Seen:
+def best_seen(*, draws: int = 64, seed: int = 0, sweeps: int = 4) -> SeenPatients:
     """A policy of what is seen at the present visit that no change at a single visit improves (a local optimum).
 
     From the last visit to the first, each visit gets its best answer: the posterior of the patient, given who comes to
@@ -241,7 +241,7 @@ def best_seen(*, draws: int = 64, seed: int = 0, sweeps: int = 4) -> Seen:
     generator = np.random.default_rng(seed)
     values = optimal()[1]
     _, come = exact(np.eye(ACTIONS)[values.argmax(axis=-1)])
-    policy = Seen(come[..., None] * values)
+    policy = SeenPatients(come[..., None] * values)
     for _ in range(sweeps):
         chances = _averaged(policy, draws, generator)
         _, come = exact(chances)
@@ -249,8 +249,8 @@ def best_seen(*, draws: int = 64, seed: int = 0, sweeps: int = 4) -> Seen:
         for t in range(HORIZON - 1, -1, -1):
             worth = action_values(after)
             weights[t] = come[t][..., None] * worth
-            after = (_averaged(Seen(weights), draws, generator, visits=(t,))[0] * worth).sum(axis=-1)
-        policy = Seen(weights)
+            after = (_averaged(SeenPatients(weights), draws, generator, visits=(t,))[0] * worth).sum(axis=-1)
+        policy = SeenPatients(weights)
     return policy
 
 

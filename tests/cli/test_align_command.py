@@ -11,7 +11,7 @@ from tests.agents.language.small_files import encoder_written, model_written
 from tests.private_files import open_to_others
 
 from tacit import hub
-from tacit.agents.language.judges import Encoder, Judge
+from tacit.agents.language.judges import TextEncoder, TextJudge
 from tacit.cli import align
 from tacit.cli.app import main
 from tacit.privacy.vault import isolation
@@ -29,7 +29,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     model_written(tmp_path / "model.gguf")
     encoder_written(tmp_path / "encoder")
     texts = ["good film", "very good", "bad film", "very bad"]
-    Judge.fit(Encoder.load(tmp_path / "encoder"), texts, [1, 1, 0, 0]).save(tmp_path / "encoder" / "head.json")
+    TextJudge.fit(TextEncoder.load(tmp_path / "encoder"), texts, [1, 1, 0, 0]).save(tmp_path / "encoder" / "head.json")
     rows = [f"p{i},the film number {i} in {CITY}" for i in range(PEOPLE)]
     (tmp_path / "records" / "reviews.csv").write_text("\n".join(["author,text", *rows]) + "\n")
     (tmp_path / "public.txt").write_text("a public text of some length\nand another public one\n" * 4)

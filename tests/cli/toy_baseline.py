@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.methods.synthesis.baselines.plan import Measurements, Records, TablePlan, TableSynthesizer
+from tacit.methods.synthesis.baselines.plan import Measurements, SyntheticRecords, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.plan import Progress
 from tacit.methods.synthesis.raking import simplex
 from tacit.parameters import Option
@@ -37,4 +37,4 @@ def fit(plan: ToyPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
     ask, rng = Measurements(plan, vault, progress), np.random.default_rng(seed)
     shares = [simplex(ask.marginal((column,), 1).counts, 1.0) for column in range(plan.quanta)]
     codes = [rng.choice(share.size, plan.records, p=share) for share in shares]
-    return ask.release(Records(np.stack(codes, axis=1).astype(np.int32)))
+    return ask.release(SyntheticRecords(np.stack(codes, axis=1).astype(np.int32)))

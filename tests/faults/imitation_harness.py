@@ -24,7 +24,7 @@ from tacit.data.mobility.grids import RegularGrid
 from tacit.errors import TacitError
 from tacit.methods.mobility.pategail import Critic, PateGailPlan, Ppo, fit
 from tacit.methods.mobility.pategail.plan import CRITICS
-from tacit.methods.mobility.pategail.training import Learner
+from tacit.methods.mobility.pategail.training import PpoLearner
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
@@ -38,7 +38,7 @@ POINTS = {
     "after a claim": (Ledger, "claim", "after", 4),  # the first two are those of starts and jumps
     "while devices answer": (StackedDevices, "sums", "before", 4),
     "before the sum is heard": (StackedDevices, "sums", "after", 4),
-    "after the weights change": (Learner, "learn", "after", 2),
+    "after the weights change": (PpoLearner, "learn", "after", 2),
     "in a checkpoint": (checkpoint.os, "replace", "before", 3),
     "after a checkpoint": (checkpoint.os, "replace", "after", 3),
 }

@@ -59,7 +59,7 @@ def places_mixed(patch: pytest.MonkeyPatch) -> None:
     real = votes.tried
 
     def tried(plan: Any, policy: Any, theta: Any, asked: Any, round_: int) -> Any:
-        return real(plan, policy, theta, votes.Asked(np.roll(asked.directions, 1, axis=1)), round_)
+        return real(plan, policy, theta, votes.VoteDirections(np.roll(asked.directions, 1, axis=1)), round_)
 
     patch.setattr(votes, "tried", tried)
 

@@ -173,7 +173,7 @@ def _onnx(path: Path) -> FeedForward:
 
     try:
         model = onnx.load(str(path), load_external_data=False)
-        return _Reader(model.graph).network()
+        return _GraphReader(model.graph).network()
     except Exception as error:  # whatever a hostile graph leads to: no list of it would be whole
         reason = str(error) if isinstance(error, _Unknown) else "damaged, or no multi-layer perceptron"
         what, expected = f"it is {reason}", "an ONNX graph of MatMul and Add, or Gemm, with Relu or Tanh between them"
@@ -185,7 +185,7 @@ class _Unknown(ValueError):
     """Something in the graph that is named in the message."""
 
 
-class _Reader:
+class _GraphReader:
     """Follows the one path of values from the input to the outputs."""
 
     def __init__(self, graph: Any) -> None:

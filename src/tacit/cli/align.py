@@ -15,7 +15,7 @@ import torch
 from tacit import hub, plain_files
 from tacit.agents.language import llama
 from tacit.agents.language.adapters import Bias
-from tacit.agents.language.judges import Judge
+from tacit.agents.language.judges import TextJudge
 from tacit.agents.language.models import Writer, vocabulary
 from tacit.cli import options
 from tacit.cli.console import progress, say
@@ -196,18 +196,18 @@ def _require_whole(command: Align) -> None:
         raise refused("--reward is missing", expected, "give --reward, or --chosen and --rejected")
 
 
-def _opened(command: Align, public: Sequence[str]) -> tuple[Writer, Judge | None]:
+def _opened(command: Align, public: Sequence[str]) -> tuple[Writer, TextJudge | None]:
     model, tokenizer = llama.load(command.model)
     kept = (
         tuple(token for token in range(model.shape.tokens) if token not in tokenizer.special)
         if command.public is None
         else vocabulary(tokenizer, public, command.words)
     )
-    reward = None if command.reward is None else Judge.load(command.reward, head=command.head)
+    reward = None if command.reward is None else TextJudge.load(command.reward, head=command.head)
     return Writer(model.restricted(kept), tokenizer, command.prefix), reward
 
 
-def _planned(command: Align, writer: Writer, reward: Judge | None, public: Sequence[str]) -> Planned:
+def _planned(command: Align, writer: Writer, reward: TextJudge | None, public: Sequence[str]) -> Planned:
     model, scale = writer.model, command.scale
     if scale is None:
         ids = [writer.before.tolist() + writer.tokenizer.encode(text)[:8] for text in public[:MEASURED]]
@@ -223,7 +223,9 @@ def _planned(command: Align, writer: Writer, reward: Judge | None, public: Seque
     return plan.calibrate(unit=unit, epsilon=command.epsilon, delta=command.delta)
 
 
-def _learned(command: Align, plan: Planned, writer: Writer, reward: Judge | None, run: RunFolder) -> Release[Steered]:
+def _learned(
+    command: Align, plan: Planned, writer: Writer, reward: TextJudge | None, run: RunFolder
+) -> Release[Steered]:
     """The run that is released; taken up where it was interrupted."""
     if isinstance(plan, PreferencePlan):
         return _learned_from_pairs(command, plan, writer, run)
@@ -336,7 +338,7 @@ def read_rows(
     return found
 
 
-def report(release: Release[Steered], reward: Judge | None, public: Sequence[str], title: str) -> AlignmentReport:
+def report(release: Release[Steered], reward: TextJudge | None, public: Sequence[str], title: str) -> AlignmentReport:
     """The page's inputs: what the models write on public prompts, at the same draws."""
     value = release.value
     assert value.writer is not None

@@ -110,7 +110,7 @@ def publish(
     certificate, stitches = release.certificate, None
     certify(run, certificate)
     with progress(f"Sampling {count:,} {sampled(release)} and writing the dataset"):
-        if isinstance(release.value, trajectories.Synthesizer):
+        if isinstance(release.value, trajectories.TrajectorySynthesizer):
             stitched = release.value.sample_trajectories(count, seed=seed, **sampling)
             data, stitches = as_trajectories(stitched, release.value.encoder), stitched.stitches
         else:
@@ -191,7 +191,7 @@ def form_of(out: Path, form: RowsFormat | None, where: str) -> RowsFormat:
 
 def sampled(release: Release[Any]) -> str:
     """What a synthesizer draws."""
-    return "trajectories" if isinstance(release.value, trajectories.Synthesizer) else "rows"
+    return "trajectories" if isinstance(release.value, trajectories.TrajectorySynthesizer) else "rows"
 
 
 def report(release: Release[Any], title: str, count: int, sections: Mapping[str, Any]) -> Report:
@@ -221,7 +221,7 @@ def size_of(release: Release[Any]) -> tuple[str, str]:
     value = release.value
     if isinstance(value, synthesis.Synthesizer):
         return "Parameters", _size(*value.weights.values())
-    if isinstance(value, trajectories.Synthesizer):
+    if isinstance(value, trajectories.TrajectorySynthesizer):
         return "Parameters", _size(*value.starts.values(), *value.fragments.values())
     return "Released numbers", _size(*value.arrays().values())
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tacit.data.mobility.grids import grid_from_json
 from tacit.envs.spaces import JumpLaw
 from tacit.methods.mobility.baselines.models import BlockChain
-from tacit.methods.mobility.plan import forbidden
 from tacit.methods.mobility.places import Starts
+from tacit.methods.mobility.plan import forbidden
 from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
 from tacit.privacy.certificate.certificate import Release
 from tacit.serialization import from_json

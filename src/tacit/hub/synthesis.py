@@ -76,12 +76,12 @@ def _unpack_transitions(config: Fields, arrays: Arrays) -> synthesis.Synthesizer
     return value
 
 
-def _pack_trajectories(value: trajectories.Synthesizer) -> Packed:
+def _pack_trajectories(value: trajectories.TrajectorySynthesizer) -> Packed:
     starts, fragments = _arrays(value.starts, _PARTS[0]), _arrays(value.fragments, _PARTS[1])
     return {"encoder": value.encoder.to_json()}, starts | fragments | _raked(value)
 
 
-def _unpack_trajectories(config: Fields, arrays: Arrays) -> trajectories.Synthesizer:
+def _unpack_trajectories(config: Fields, arrays: Arrays) -> trajectories.TrajectorySynthesizer:
     from tacit.methods.synthesis.trajectories import models
 
     plan, encoder = (
@@ -91,7 +91,7 @@ def _unpack_trajectories(config: Fields, arrays: Arrays) -> trajectories.Synthes
     starts, fragments = (_tensors(arrays, part) for part in _PARTS)
     _require_shapes(models.start_model(plan, encoder).network, starts)
     _require_shapes(models.fragment_model(plan, encoder).network, fragments)
-    return trajectories.Synthesizer(plan, encoder, starts, fragments, *_unraked(plan.raking, arrays))
+    return trajectories.TrajectorySynthesizer(plan, encoder, starts, fragments, *_unraked(plan.raking, arrays))
 
 
 def _pack_baseline(value: Any) -> Packed:
@@ -163,7 +163,7 @@ def _require_shapes(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         raise ValueError("weights of another network")
 
 
-def _raked(value: synthesis.Synthesizer | trajectories.Synthesizer) -> dict[str, np.ndarray]:
+def _raked(value: synthesis.Synthesizer | trajectories.TrajectorySynthesizer) -> dict[str, np.ndarray]:
     """Released histograms as arrays, if there are any."""
     return {} if value.histograms is None else {HISTOGRAMS: value.histograms, SUMS: np.array([value.sums])}
 

@@ -10,7 +10,7 @@ import torch
 from small_files import HEADS, INNER, WIDTH, WORDS, encoder_written
 from tokenizers.pre_tokenizers import ByteLevel
 
-from tacit.agents.language.judges import Encoder, Judge
+from tacit.agents.language.judges import TextEncoder, TextJudge
 from tacit.agents.language.models import Tokenizer, vocabulary
 from tacit.errors import FileError
 
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_encoder_is_the_one_of_torch(folder: Path) -> None:
-    encoder = Encoder.load(folder)
+    encoder = TextEncoder.load(folder)
     found = encoder(["the film"])
     weights = {name: part.double() for name, part in encoder._weights.items()}
     layer = torch.nn.TransformerEncoderLayer(
@@ -75,7 +75,7 @@ def test_an_encoder_is_the_one_of_torch(folder: Path) -> None:
 
 
 def test_texts_side_by_side_do_not_see_each_other(folder: Path) -> None:
-    encoder = Encoder.load(folder)
+    encoder = TextEncoder.load(folder)
     together = encoder(["the film", "very bad a film", "good"])
     for place, text in enumerate(["the film", "very bad a film", "good"]):
         np.testing.assert_allclose(together[place], encoder([text])[0], atol=1e-6)
@@ -83,10 +83,10 @@ def test_texts_side_by_side_do_not_see_each_other(folder: Path) -> None:
 
 def test_a_judge_learns_labels_and_comes_back_from_its_file(folder: Path) -> None:
     texts = ["good film", "very good", "bad film", "very bad"]
-    judge = Judge.fit(Encoder.load(folder), texts, [1, 1, 0, 0], penalty=0.01)
+    judge = TextJudge.fit(TextEncoder.load(folder), texts, [1, 1, 0, 0], penalty=0.01)
     assert (judge(texts) > 0).tolist() == [True, True, False, False]
     judge.save(folder / "head.json")
-    loaded = Judge.load(folder)
+    loaded = TextJudge.load(folder)
     assert loaded.digest == judge.digest
     np.testing.assert_array_equal(loaded(texts), judge(texts))
     rows = judge.encoder(texts)
@@ -97,7 +97,7 @@ def test_a_judge_learns_labels_and_comes_back_from_its_file(folder: Path) -> Non
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "head.json"])
 def test_missing_files_are_refused(folder: Path, name: str) -> None:
     (folder / "head.json").write_text('{"slope": [0, 0, 0, 0, 0, 0, 0, 0], "offset": 1.0}')
-    assert Judge.load(folder)(["film"]).tolist() == [1.0]
+    assert TextJudge.load(folder)(["film"]).tolist() == [1.0]
     (folder / name).unlink()
     with pytest.raises(FileError):
-        Judge.load(folder)
+        TextJudge.load(folder)

@@ -19,7 +19,7 @@ from tacit.errors import DataError, MechanismError
 from tacit.methods.alignment.people import (
     People,
     PersonGradient,
-    Released,
+    ReleasedSteering,
     Writing,
     advantages,
     split_actions,
@@ -40,7 +40,7 @@ def served(ids: list[str], plan: AlignmentPlan = PLAN, **options: Any) -> Rows:
 
 
 def added(rows: Rows, plan: AlignmentPlan = PLAN) -> NDArray[np.float64]:
-    return PersonGradient(plan, WRITER)(rows, Released(THETA))
+    return PersonGradient(plan, WRITER)(rows, ReleasedSteering(THETA))
 
 
 def test_advantages_are_rewards_less_the_critics_share_less_those_of_the_other_completions() -> None:
@@ -188,7 +188,7 @@ class _Planted:
     def changed(self, rows: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
         return rows
 
-    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: ReleasedSteering) -> NDArray[np.float64]:
         return self.honest(self.changed(rows), state)
 
 
@@ -204,7 +204,7 @@ class BatchScaled(_Planted):
 class TokenCount(_Planted):
     """Divided by the tokens of everybody, as `loss_type="bnpo"` is."""
 
-    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: ReleasedSteering) -> NDArray[np.float64]:
         return self.honest(rows, state) * self.honest.plan.rows * len(rows["mask"]) / max(1, rows["mask"].sum())
 
 
@@ -223,11 +223,11 @@ class SharedCritic(_Planted):
 def test_the_vault_refuses_what_couples_people(mistake: type[_Planted]) -> None:
     checks = IsolationChecks(PLAN.spec(WRITER))
     with pytest.raises(MechanismError, match="another unit's rows do, or when others leave"):
-        checks.contribution(PLAN.parts()[0], mistake(PersonGradient(PLAN, WRITER)), Released(THETA))
+        checks.contribution(PLAN.parts()[0], mistake(PersonGradient(PLAN, WRITER)), ReleasedSteering(THETA))
 
 
 def test_the_honest_gradient_passes_with_texts_of_full_length() -> None:
     checks = IsolationChecks(PLAN.spec(WRITER))
-    width = checks.contribution(PLAN.parts()[0], PersonGradient(PLAN, WRITER), Released(THETA))
+    width = checks.contribution(PLAN.parts()[0], PersonGradient(PLAN, WRITER), ReleasedSteering(THETA))
     assert width == SHAPE.width
     assert checks.foreign == set()

@@ -15,7 +15,7 @@ from tacit.agents.language.llama import Llama
 from tacit.agents.language.sampling import laid_out, log_softmax
 from tacit.errors import DataError, PlanError, PlanExhausted
 from tacit.methods.alignment import PreferencePlan, fit_preferences, pairs_of, rated_pairs
-from tacit.methods.alignment.people import Released
+from tacit.methods.alignment.people import ReleasedSteering
 from tacit.methods.alignment.preferences import PairGradient
 from tacit.privacy.vault.isolation import IsolationChecks
 
@@ -61,7 +61,7 @@ def likelihood(pair: tuple[str, str, str], theta: np.ndarray) -> float:
 
 def test_a_person_adds_the_gradient_of_own_log_likelihood() -> None:
     direction, step = np.random.default_rng(1).normal(size=SHAPE.width).astype(np.float32), 2e-3
-    found = PairGradient(PLAN, WRITER)(rows_of(PAIRS, [0, 0, 2], 3), Released(THETA))
+    found = PairGradient(PLAN, WRITER)(rows_of(PAIRS, [0, 0, 2], 3), ReleasedSteering(THETA))
     slopes = [
         (likelihood(p, THETA + step * direction) - likelihood(p, THETA - step * direction)) / (2 * step) for p in PAIRS
     ]
@@ -72,10 +72,10 @@ def test_a_person_adds_the_gradient_of_own_log_likelihood() -> None:
 def test_people_are_apart_and_alone_as_in_a_batch() -> None:
     gradient = PairGradient(PLAN, WRITER)
     checks = IsolationChecks(PLAN.spec(WRITER))
-    assert checks.contribution(PLAN.parts()[0], gradient, Released(THETA)) == SHAPE.width
-    together = gradient(rows_of(PAIRS, [0, 1, 2], 3), Released(THETA))
+    assert checks.contribution(PLAN.parts()[0], gradient, ReleasedSteering(THETA)) == SHAPE.width
+    together = gradient(rows_of(PAIRS, [0, 1, 2], 3), ReleasedSteering(THETA))
     for place, pair in enumerate(PAIRS):
-        np.testing.assert_array_equal(gradient(rows_of([pair], [0], 1), Released(THETA))[0], together[place])
+        np.testing.assert_array_equal(gradient(rows_of([pair], [0], 1), ReleasedSteering(THETA))[0], together[place])
 
 
 def test_a_run_learns_what_people_prefer_and_is_saved(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from small import UNIT, WRITER, Letters, plan_of, texts_of, vault_of
 
-from tacit.methods.alignment.people import People, PersonGradient, Released, Writing
+from tacit.methods.alignment.people import People, PersonGradient, ReleasedSteering, Writing
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.privacy.noise.correlated import coefficients
 
@@ -40,7 +40,7 @@ def released(texts: Texts, plan: AlignmentPlan, folder: Path) -> tuple[NDArray[n
     sums = []
     for _ in range(plan.rounds):
         vault.enroll(run, Writing(plan, WRITER, Letters(), torch.from_numpy(theta)))
-        sums.append(vault.noisy_sum(run, PART, PersonGradient(plan, WRITER), Released(theta))[0])
+        sums.append(vault.noisy_sum(run, PART, PersonGradient(plan, WRITER), ReleasedSteering(theta))[0])
     vault._register.close()
     vault.ledger.close()
     return np.array(sums) * plan.people / plan.clip_norm, people.seen

@@ -35,7 +35,7 @@ from tacit.methods.experts.anchors import Given, Uniform
 from tacit.methods.experts.clones import Fit, LinearClone, MlpClone
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import ReturnWeight
-from tacit.methods.experts.votes import Ballot, Vote, Votes
+from tacit.methods.experts.votes import CloneBallot, Vote, Votes
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
@@ -99,12 +99,12 @@ def test_everybody_adds_a_vector_of_the_norm_that_the_plan_declares(actions: int
         clone=clone,
         policy=Policy(FEATURES, Mlp((4, actions)), Categorical(actions)),
     )
-    found = Vote(Ballot(clone, None))(rows, np.stack([ANCHORS, ANCHORS]))
+    found = Vote(CloneBallot(clone, None))(rows, np.stack([ANCHORS, ANCHORS]))
     (part,) = plan.parts()
     assert part.clip_norm == pytest.approx(math.sqrt(50 * (1 - 1 / actions)))
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), part.clip_norm, rtol=1e-6)
     np.testing.assert_allclose(found.reshape(20, 50, actions).sum(axis=2), 0.0, atol=1e-6)
-    weighted = Vote(Ballot(clone, None))(ballots(20, clone), np.stack([ANCHORS, ANCHORS]))
+    weighted = Vote(CloneBallot(clone, None))(ballots(20, clone), np.stack([ANCHORS, ANCHORS]))
     np.testing.assert_allclose(
         np.linalg.norm(weighted, axis=1), part.clip_norm * ballots(20, clone)["weight"], rtol=1e-6
     )
@@ -113,12 +113,12 @@ def test_everybody_adds_a_vector_of_the_norm_that_the_plan_declares(actions: int
 @pytest.mark.parametrize("clone", [CLONE, MlpClone(features=FEATURES, actions=2, hidden=(7,))])
 def test_a_vote_is_the_same_bits_whoever_the_others_are_and_at_own_anchors(clone: Any) -> None:
     rows, state = ballots(9, clone), np.stack([ANCHORS, -ANCHORS])
-    whole = Vote(Ballot(clone, WEIGHT))(rows, state)
+    whole = Vote(CloneBallot(clone, WEIGHT))(rows, state)
     for some in ([3], [0, 4, 8]):
-        few = Vote(Ballot(clone, WEIGHT))({name: column[some] for name, column in rows.items()}, state)
+        few = Vote(CloneBallot(clone, WEIGHT))({name: column[some] for name, column in rows.items()}, state)
         np.testing.assert_array_equal(few, whole[some])
     for r in range(2):
-        own = Vote(Ballot(clone, WEIGHT))(rows, np.stack([state[r]] * 2))[rows["replicate"] == r]
+        own = Vote(CloneBallot(clone, WEIGHT))(rows, np.stack([state[r]] * 2))[rows["replicate"] == r]
         np.testing.assert_array_equal(own, whole[rows["replicate"] == r])
 
 

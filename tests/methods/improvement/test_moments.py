@@ -7,7 +7,7 @@ from small_clinic import MEMORY, PROBLEM, SPEC, columns, courses, padded, plan_o
 from tacit.errors import MechanismError
 from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.methods.improvement import moments as module
-from tacit.methods.improvement.moments import Joint, Look, Scales, Visits, grouped, phi, psi
+from tacit.methods.improvement.moments import Joint, LoggedVisits, Look, Scales, grouped, phi, psi
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 
@@ -58,7 +58,7 @@ def test_sums_are_read_back():
     joint = Joint(plan, SPEC)
     vectors = joint(padded(LISTED), STATE)
     read = joint.read(vectors.mean(axis=0), SCALES)
-    visits = Visits.of(padded(LISTED), PROBLEM, MEMORY)
+    visits = LoggedVisits.of(padded(LISTED), PROBLEM, MEMORY)
     features = phi(SCALES.standard(visits.seen, (0,)))
     for action in (0, 1):
         chosen = features[visits.actions == action]
@@ -86,7 +86,7 @@ def test_where_nothing_follows_a_decision_no_changes_are_asked_for(horizon, gamm
     assert vectors.shape == (len(LISTED), 2 * (6 + 3))
     read = joint.read(vectors.mean(axis=0), SCALES)
     assert read.changes.shape == (2, 3, 0)
-    visits = Visits.of(rows, problem, plan.memory)
+    visits = LoggedVisits.of(rows, problem, plan.memory)
     paid = visits.rewards[visits.actions == 1]
     assert read.rewards[1, 0] == pytest.approx(((paid + 0.5) / 1.6).sum(), rel=1e-4)
 
@@ -97,7 +97,7 @@ def test_imitation_asks_for_products_alone(imitate, n):
     vectors = joint(padded(LISTED), STATE)
     assert vectors.shape == (len(LISTED), 2 * n * (n + 1) // 2)
     read = joint.read(vectors.mean(axis=0), SCALES)
-    visits = Visits.of(padded(LISTED), PROBLEM, MEMORY)
+    visits = LoggedVisits.of(padded(LISTED), PROBLEM, MEMORY)
     features = phi(SCALES.standard(visits.seen, (0,)))[:, :n]
     chosen = features[visits.actions == 1]
     np.testing.assert_allclose(read.products[1], chosen.T @ chosen, rtol=1e-4, atol=1e-3)
@@ -115,7 +115,7 @@ def test_a_look_finds_mean_spread_and_rows():
     rows = padded(LISTED)
     look = Look(calibrated(), SPEC)
     scales = look.read(look(rows, None).mean(axis=0) / 2)
-    visits = Visits.of(rows, PROBLEM, MEMORY)
+    visits = LoggedVisits.of(rows, PROBLEM, MEMORY)
     means = np.array([visits.seen[visits.unit == u].mean() for u in range(len(LISTED))])
     squares = np.array([(((visits.seen[visits.unit == u] - 0.5) / 1.5) ** 2).mean() for u in range(len(LISTED))])
     assert scales.centre[0] == pytest.approx(means.mean(), abs=1e-4)

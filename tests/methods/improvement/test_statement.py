@@ -5,9 +5,9 @@ import pytest
 from small_clinic import CHOICE, MEMORY, PAID, PROBLEM, courses, padded, plan_of, value
 
 from tacit.data.memory import Memory
-from tacit.methods.improvement.moments import Visits
+from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES
-from tacit.methods.improvement.statement import Scores
+from tacit.methods.improvement.statement import StatementScores
 from tacit.methods.off_policy_evaluation.policies import Network
 from tacit.units import Unit
 
@@ -17,7 +17,7 @@ ADVICE = Network(((np.array([[0.0], [0.0]]), np.array([0.0, 1.0])),), greedy=Tru
 
 
 def scores(eta=0.05, low=-9.0, high=5.0):
-    return Scores(PROBLEM, Memory((1.0,)), ADVICE, eta, (low, high))
+    return StatementScores(PROBLEM, Memory((1.0,)), ADVICE, eta, (low, high))
 
 
 def mixed(eta):
@@ -26,7 +26,7 @@ def mixed(eta):
 
 @pytest.mark.parametrize("eta", [0.05, 0.1, 0.5])
 def test_the_mean_score_is_the_gain(eta):
-    gain, paid = scores(eta).scores(Visits.of(padded(LISTED), PROBLEM, MEMORY))
+    gain, paid = scores(eta).scores(LoggedVisits.of(padded(LISTED), PROBLEM, MEMORY))
     assert CHANCES.sum() == pytest.approx(1.0)
     assert CHANCES @ gain == pytest.approx(value(mixed(eta)) - value(CHOICE), abs=1e-6)
     assert CHANCES @ paid == pytest.approx(value(CHOICE), abs=1e-6)
@@ -36,12 +36,12 @@ def cautious(eta, caution):
     """The clone takes the second action with probability 0.04 in state 0 and 0.5 in state 1."""
     odds = np.log(0.04 / 0.96)
     clone = Network(((np.array([[0.0], [-odds]]), np.array([0.0, odds])),))
-    return Scores(PROBLEM, Memory((1.0,)), ADVICE, eta, (-9.0, 5.0), clone, caution)
+    return StatementScores(PROBLEM, Memory((1.0,)), ADVICE, eta, (-9.0, 5.0), clone, caution)
 
 
 @pytest.mark.parametrize(("caution", "shares"), [(0.1, [0.4, 1.0]), (0.8, [0.05, 0.625]), (0.02, [1.0, 1.0])])
 def test_with_caution_the_mean_score_is_the_gain_of_rarer_advice(caution, shares):
-    gain, _ = cautious(0.5, caution).scores(Visits.of(padded(LISTED), PROBLEM, Memory((1.0,))))
+    gain, _ = cautious(0.5, caution).scores(LoggedVisits.of(padded(LISTED), PROBLEM, Memory((1.0,))))
     eta = 0.5 * np.array(shares)[:, None]
     truth = value((1 - eta) * CHOICE + eta * np.array([0.0, 1.0])) - value(CHOICE)
     assert CHANCES @ gain == pytest.approx(truth, abs=1e-6)
@@ -60,9 +60,9 @@ def test_a_clip_can_only_lower_the_gain(eta, low):
 def test_a_symmetric_clip_would_prove_too_much():
     """The trap: scores around the middle of the range, cut on both sides, are larger in the mean than the gain."""
     bad = Network(((np.array([[0.0], [0.0]]), np.array([1.0, 0.0])),), greedy=True)  # the worse action
-    visits = Visits.of(padded(LISTED), PROBLEM, MEMORY)
+    visits = LoggedVisits.of(padded(LISTED), PROBLEM, MEMORY)
     eta = 0.9
-    wrong = Scores(PROBLEM, Memory((1.0,)), bad, eta, (-9.0, 5.0))
+    wrong = StatementScores(PROBLEM, Memory((1.0,)), bad, eta, (-9.0, 5.0))
     gain, paid = wrong.scores(visits)
     truth = value((1 - eta) * CHOICE + eta * np.array([1.0, 0.0])) - value(CHOICE)
     symmetric = np.clip(gain / (paid + 9.0).clip(1e-9) * (paid - 5.0), -2.0, 2.0)  # (W - 1)(Y - h), cut
@@ -76,7 +76,7 @@ def test_actions_that_the_records_never_take_cannot_prove_a_gain():
     listed, chances = courses(never)
     rows = padded(listed)
     rows["propensities"][:] = 1.0
-    gain, _ = scores(0.5).scores(Visits.of(rows, PROBLEM, MEMORY))
+    gain, _ = scores(0.5).scores(LoggedVisits.of(rows, PROBLEM, MEMORY))
     assert chances @ gain <= 0.0
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.critics import Critic, Work, adam
+from tacit.methods.mobility.pategail.critics import Critic, CriticArrays, adam
 
 torch = pytest.importorskip("torch")
 
@@ -108,7 +108,7 @@ def test_spectral_slopes_pass_through_the_norms() -> None:
 
 def trained(critic: Critic, people: slice, steps: int = 5) -> Array:
     theta = parameters(critic)[people].copy()
-    first, second, work = np.zeros_like(theta), np.zeros_like(theta), Work.of(critic, rows()[people])
+    first, second, work = np.zeros_like(theta), np.zeros_like(theta), CriticArrays.of(critic, rows()[people])
     for step in range(steps):
         slope = critic.slopes(theta, rows(step)[people].copy(), work)
         taken = np.full(len(theta), step + 1)

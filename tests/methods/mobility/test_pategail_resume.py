@@ -16,7 +16,7 @@ from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import FileError, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.methods.mobility.pategail import Critic, PateGailPlan, Ppo, fit
-from tacit.methods.mobility.pategail.algorithm import State
+from tacit.methods.mobility.pategail.algorithm import RunState
 from tacit.methods.mobility.pategail.plan import CRITICS
 from tacit.methods.mobility.places import JUMPS, STARTS, Starts
 from tacit.methods.mobility.simulator import Simulator
@@ -161,15 +161,15 @@ def test_starts_and_jumps_are_those_that_were_released(tmp_path: Path) -> None:
 def test_a_crash_between_a_claim_and_its_checkpoint_costs_the_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, real = calibrated("samples", memory=0.5), State.save
+    plan, real = calibrated("samples", memory=0.5), RunState.save
 
-    def crash(self: State, *arguments: Any) -> None:
+    def crash(self: RunState, *arguments: Any) -> None:
         if self.asking.heard == 2:
             raise Stop
         real(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(State, "save", crash)
+        patch.setattr(RunState, "save", crash)
         with pytest.raises(Stop):
             life(tmp_path, plan, resume=False)
     assert (heard(tmp_path), claimed(tmp_path, plan)) == (1, 2)
@@ -201,7 +201,7 @@ def test_starts_that_were_asked_for_and_lost_end_the_run(tmp_path: Path, monkeyp
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(State, "save", crash)
+        patch.setattr(RunState, "save", crash)
         with pytest.raises(Stop):
             life(tmp_path, plan, resume=False)
     for resume in (True, False):
@@ -217,7 +217,7 @@ def test_given_starts_need_no_first_checkpoint(tmp_path: Path, monkeypatch: pyte
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(State, "save", crash)
+        patch.setattr(RunState, "save", crash)
         with pytest.raises(Stop):
             life(tmp_path, plan, resume=False, **GIVEN)
     assert not kept(tmp_path).exists()
@@ -226,15 +226,15 @@ def test_given_starts_need_no_first_checkpoint(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_run_of_which_no_round_was_kept_releases_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, real = calibrated(rounds=1), State.save
+    plan, real = calibrated(rounds=1), RunState.save
 
-    def crash(self: State, *arguments: Any) -> None:
+    def crash(self: RunState, *arguments: Any) -> None:
         if self.asking.heard:
             raise Stop
         real(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(State, "save", crash)
+        patch.setattr(RunState, "save", crash)
         with pytest.raises(Stop):
             life(tmp_path, plan, resume=False)
     assert (heard(tmp_path), claimed(tmp_path, plan)) == (0, 1)

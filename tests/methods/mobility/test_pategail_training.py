@@ -12,7 +12,7 @@ from tacit.envs import movement
 from tacit.envs.spaces import Anywhere
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Embedding
-from tacit.methods.mobility.pategail.training import Learner, Ppo
+from tacit.methods.mobility.pategail.training import Ppo, PpoLearner
 
 EMBEDDING = Embedding()
 
@@ -21,7 +21,7 @@ def reward(codes: np.ndarray, action: int) -> np.ndarray:
     return (codes % ACTIONS == action).astype(np.float64) - 0.5
 
 
-def share(learner: Learner, action: int, *, averaged: bool = False) -> float:
+def share(learner: PpoLearner, action: int, *, averaged: bool = False) -> float:
     policy = learner.table(averaged=averaged)
     cells = movement.play(policy, Anywhere(), np.zeros(200, np.int64), np.random.default_rng(5))
     return float((days.actions(cells) == action).mean())
@@ -29,7 +29,7 @@ def share(learner: Learner, action: int, *, averaged: bool = False) -> float:
 
 @pytest.mark.parametrize("action", [days.STAY, days.HOME, days.EXPLORE])
 def test_ppo_improves_on_a_known_reward(action: int) -> None:
-    learner, rng = Learner(Ppo(hidden=(16,), average=0.5), EMBEDDING), np.random.default_rng(0)
+    learner, rng = PpoLearner(Ppo(hidden=(16,), average=0.5), EMBEDDING), np.random.default_rng(0)
     before = share(learner, action)
     for _ in range(8):
         played = learner.play(50, rng)
@@ -39,7 +39,7 @@ def test_ppo_improves_on_a_known_reward(action: int) -> None:
 
 
 def test_gradient_mode_improves_on_a_known_reward() -> None:
-    learner, rng = Learner(Ppo(hidden=(), rate=0.03), EMBEDDING), np.random.default_rng(0)
+    learner, rng = PpoLearner(Ppo(hidden=(), rate=0.03), EMBEDDING), np.random.default_rng(0)
     before = share(learner, days.STAY)
     for _ in range(10):
         played = learner.play(50, rng)
@@ -51,7 +51,7 @@ def test_gradient_mode_improves_on_a_known_reward() -> None:
 def test_slopes_are_the_policy_gradient() -> None:
     """Against sum_t A_t grad log pi(a_t | s_t) with rewards to come, day by day."""
     config = Ppo(hidden=(), gamma=0.9, trace=1.0)
-    learner = Learner(config, EMBEDDING)
+    learner = PpoLearner(config, EMBEDDING)
     played = learner.play(3, np.random.default_rng(1))
     codes = np.unique(played.codes)
     rewards = np.random.default_rng(2).normal(size=len(codes))
@@ -71,7 +71,7 @@ def test_slopes_are_the_policy_gradient() -> None:
 def test_advantages_are_generalised() -> None:
     """With a value of 0 everywhere they are discounted sums with the factor gamma lambda, and the goals the same."""
     config = Ppo(hidden=(4,), gamma=0.9, trace=0.5)
-    learner = Learner(config, EMBEDDING)
+    learner = PpoLearner(config, EMBEDDING)
     learner.phi[:] = 0.0
     played = learner.play(4, np.random.default_rng(1))
     rewards = np.random.default_rng(2).normal(size=(4, DECISIONS))
@@ -87,7 +87,7 @@ def test_a_step_of_distinct_states_is_that_of_all_rows() -> None:
     """One epoch changes the weights as the clipped objective of PPO over all rows does, up to rounding."""
     torch = pytest.importorskip("torch")
     config = Ppo(hidden=(), epochs=1, entropy=0.0, most_kl=10.0)
-    learner = Learner(config, EMBEDDING)
+    learner = PpoLearner(config, EMBEDDING)
     learner.theta += np.random.default_rng(0).normal(scale=0.3, size=learner.theta.shape).astype(np.float32)
     played = learner.play(20, np.random.default_rng(1))
     other = played.old * np.random.default_rng(3).uniform(0.5, 1.5, played.old.shape)  # so that some ratios are clipped
@@ -115,13 +115,13 @@ def test_a_step_of_distinct_states_is_that_of_all_rows() -> None:
 
 
 def test_rows_that_were_not_asked_do_not_count() -> None:
-    learner, rng = Learner(Ppo(hidden=(8,)), EMBEDDING), np.random.default_rng(0)
+    learner, rng = PpoLearner(Ppo(hidden=(8,)), EMBEDDING), np.random.default_rng(0)
     played = learner.play(20, rng)
     rewards, seen = reward(played.codes, days.STAY), np.zeros(played.codes.shape, np.bool_)
     seen[:3] = True
     other = rewards.copy()
     other[3:] = 7.0
-    first, second = (Learner(Ppo(hidden=(8,)), EMBEDDING) for _ in range(2))
+    first, second = (PpoLearner(Ppo(hidden=(8,)), EMBEDDING) for _ in range(2))
     first.learn(played, rewards, seen)
     second.learn(played, other, seen)
     assert np.array_equal(first.theta, second.theta)
@@ -130,7 +130,7 @@ def test_rows_that_were_not_asked_do_not_count() -> None:
 def test_the_policy_stops_at_the_bound_on_its_divergence() -> None:
     moved = {}
     for bound in (1e-6, 10.0):
-        learner = Learner(Ppo(hidden=(8,), most_kl=bound, epochs=30), EMBEDDING)
+        learner = PpoLearner(Ppo(hidden=(8,), most_kl=bound, epochs=30), EMBEDDING)
         start = learner.theta.copy()
         played = learner.play(20, np.random.default_rng(0))
         learner.learn(played, reward(played.codes, days.STAY))
@@ -139,7 +139,7 @@ def test_the_policy_stops_at_the_bound_on_its_divergence() -> None:
 
 
 def test_the_average_is_of_the_weights() -> None:
-    learner = Learner(replace(Ppo(hidden=(4,)), average=0.75), EMBEDDING)
+    learner = PpoLearner(replace(Ppo(hidden=(4,)), average=0.75), EMBEDDING)
     seen = []
     for _ in range(3):
         learner.climb(np.random.default_rng(0).normal(size=learner.theta.shape[1]))
@@ -150,7 +150,7 @@ def test_the_average_is_of_the_weights() -> None:
 
 
 def test_four_actions_are_enough_for_the_papers() -> None:
-    learner = Learner(Ppo(hidden=(4,)), EMBEDDING, last=False)
+    learner = PpoLearner(Ppo(hidden=(4,)), EMBEDDING, last=False)
     played = learner.play(30, np.random.default_rng(0))
     assert played.actions.max() < days.LAST
     assert learner.table().table.shape[2] == 4

@@ -20,7 +20,12 @@ from small_mdp import (
 from tacit.data.spec import Box
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import behaviour_used, fit
-from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel, Gradient, GramVector, Visits
+from tacit.methods.off_policy_evaluation.behaviour_model import (
+    BehaviourGram,
+    BehaviourModel,
+    BehaviourRows,
+    LogitGradient,
+)
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
@@ -52,11 +57,11 @@ def estimators(model):
 @pytest.mark.parametrize("features", [OneHot(2), FOURIER])
 @pytest.mark.parametrize("clip", [0.05, 50.0])
 def test_sums_are_those_of_a_naive_loop_and_of_norm_at_most_one(features, clip):
-    visits = Visits(PROBLEM, features, 2)
+    visits = BehaviourRows(PROBLEM, features, 2)
     weights = np.random.default_rng(0).normal(size=(features.size, 2))
     kept = visits(ROWS)
-    gradients = Gradient(visits)(kept, (weights, clip)) / FIT
-    grams = GramVector(visits)(kept, None) / FIT
+    gradients = LogitGradient(visits)(kept, (weights, clip)) / FIT
+    grams = BehaviourGram(visits)(kept, None) / FIT
     assert np.linalg.norm(gradients, axis=1).max() <= 1 + 1e-9
     assert np.linalg.norm(grams, axis=1).max() <= 1 + 1e-9
     for i in (0, 3, 17, 40):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.local_updates import Training
+from tacit.methods.policy_gradient.local_updates import LocalTraining
 
 
 def _towards(phi, batch):
@@ -30,7 +30,7 @@ class _Kept:
 
 
 def test_a_first_step_has_the_length_of_the_learning_rate():
-    training = Training(learning_rate=0.01, epochs=1, minibatches=1, epsilon=1e-12)
+    training = LocalTraining(learning_rate=0.01, epochs=1, minibatches=1, epsilon=1e-12)
     rows = np.array([[[1.0, -3.0], [2.0, -1.0]]], np.float32)
     moved = training(np.zeros((1, 2), np.float32), {"rows": rows}, np.array([2]), _towards, seed=0)
     np.testing.assert_allclose(moved, [[0.01, -0.01]], rtol=1e-5)
@@ -38,7 +38,7 @@ def test_a_first_step_has_the_length_of_the_learning_rate():
 
 def test_two_steps_are_those_of_the_formula():
     """g = 2 and then 2 - 0.1: m = 0.2 and 0.37, v = 0.004 and 0.0076059..., corrected by 1 - beta^t."""
-    training = Training(learning_rate=0.1, epochs=2, minibatches=1, epsilon=1e-12)
+    training = LocalTraining(learning_rate=0.1, epochs=2, minibatches=1, epsilon=1e-12)
     moved = training(np.zeros((1, 1), np.float32), {"rows": np.full((1, 1, 1), 2.0)}, np.array([1]), _towards, seed=0)
     g = 2.0 - 0.1
     m, v = (0.9 * 0.2 + 0.1 * g) / (1 - 0.9**2), (0.999 * 0.004 + 0.001 * g**2) / (1 - 0.999**2)
@@ -49,7 +49,7 @@ def test_an_epoch_passes_every_own_row_once_and_no_other():
     kept, counts = _Kept(), np.array([7, 7])
     rows = np.tile(np.arange(10.0), (2, 1))
     rows[:, 7:] = 1e6  # nobody's
-    Training(epochs=3, minibatches=3)(np.zeros((2, 2), np.float32), {"rows": rows}, counts, kept, seed=4)
+    LocalTraining(epochs=3, minibatches=3)(np.zeros((2, 2), np.float32), {"rows": rows}, counts, kept, seed=4)
     batches = np.stack(kept.seen).reshape(3, 3, 2, 2)
     np.testing.assert_array_equal(batches[..., 0].sum(axis=1), 21)
     np.testing.assert_array_equal(batches[..., 1], np.array([2, 2, 3])[None, :, None] * np.ones((3, 3, 2)))
@@ -59,13 +59,13 @@ def test_an_epoch_passes_every_own_row_once_and_no_other():
 def test_fewer_rows_than_minibatches_are_as_many_steps():
     kept = _Kept()
     rows = np.tile(np.arange(10.0), (1, 1))
-    Training(epochs=1, minibatches=4)(np.zeros((1, 2), np.float32), {"rows": rows}, np.array([3]), kept, seed=0)
+    LocalTraining(epochs=1, minibatches=4)(np.zeros((1, 2), np.float32), {"rows": rows}, np.array([3]), kept, seed=0)
     assert sorted(float(batch[0, 0]) for batch in kept.seen) == [0, 1, 2]
     assert all(batch[0, 1] == 1 for batch in kept.seen)
 
 
 def test_the_seed_decides_on_the_minibatches():
-    training = Training(learning_rate=0.1, epochs=2, minibatches=3)
+    training = LocalTraining(learning_rate=0.1, epochs=2, minibatches=3)
     rows = np.random.default_rng(0).normal(size=(1, 9, 2)).astype(np.float32)
 
     def moved(seed):
@@ -79,7 +79,7 @@ def test_a_person_has_the_same_bits_whoever_else_is_there():
     """Also when the others have more or fewer rows, or are more people than are trained side by side."""
     generator = np.random.default_rng(0)
     theta, rows = generator.normal(size=(60, 3)).astype(np.float32), generator.normal(size=(60, 40, 3)).astype("f")
-    counts, training = generator.integers(1, 41, size=60), Training(learning_rate=0.01, epochs=2, minibatches=2)
+    counts, training = generator.integers(1, 41, size=60), LocalTraining(learning_rate=0.01, epochs=2, minibatches=2)
     counts[::2] = 40
     moved = training(theta, {"rows": rows}, counts, _towards, 1)
     for people in ([3], [2], [2, 3, 11], list(range(59, -1, -1))):
@@ -100,4 +100,4 @@ def test_a_person_has_the_same_bits_whoever_else_is_there():
 )
 def test_a_parameter_out_of_range_is_refused(field):
     with pytest.raises(PlanError, match=next(iter(field))):
-        Training(**field)
+        LocalTraining(**field)

@@ -16,7 +16,7 @@ from tacit.agents.torch_network import TorchNetwork
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Advantages, Released
-from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalUpdates, Training
+from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalTraining, LocalUpdates
 from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.isolation import require_pure_form
 from tacit.privacy.vault.removal import Harness, Stacked
@@ -31,7 +31,7 @@ SOFTMAX = Policy(SCALED, Mlp((3, 8, 8, 3), gain=1.0), Categorical(3))
 NORMAL = Policy(SCALED, Mlp((3, 8, 2), gain=1.0), Gaussian((-1.0,) * 2, (2.0,) * 2, (0.5, 0.0), 0.7, learned_std=True))
 CRITIC = Value(SCALED, Mlp((3, 6, 1), gain=1.0))
 REWARDS = Advantages(gamma=0.0, standardised=False)  # with gamma 0 the returns are the rewards
-TRAINING = Training(learning_rate=3e-3, epochs=3, minibatches=4)
+TRAINING = LocalTraining(learning_rate=3e-3, epochs=3, minibatches=4)
 
 
 def _rows(spec, people, length, seed=0):
@@ -206,7 +206,7 @@ def test_a_module_is_trained_as_the_hand_written_network_is():
 
 def test_moments_from_a_release_go_on_in_its_direction():
     """The released update moved every parameter by the learning rate in each step; with rewards of 0 so does this."""
-    training = Training(learning_rate=0.01, epochs=1, minibatches=1, beta1=0.9, beta2=0.9, epsilon=1e-12)
+    training = LocalTraining(learning_rate=0.01, epochs=1, minibatches=1, beta1=0.9, beta2=0.9, epsilon=1e-12)
     rows = _rows(DISCRETE, 2, 6)
     rows["rewards"] = np.zeros_like(rows["rewards"])
     signs = np.where(np.arange(2 * SOFTMAX.parameters).reshape(2, -1) % 3 == 0, -1.0, 1.0)

@@ -44,10 +44,10 @@ def rows_of(rewards: list[list[float]], ended: list[bool], place: int = 0) -> di
     }
 
 
-def of_places(places: int, p: int, parameters: int) -> votes.Asked:
+def of_places(places: int, p: int, parameters: int) -> votes.VoteDirections:
     """The directions of place u are those axes of the space that begin with axis u."""
     axes = np.eye(parameters)
-    return votes.Asked(np.array([[np.roll(axes, -u, axis=0)[:p] for u in range(places)]]))
+    return votes.VoteDirections(np.array([[np.roll(axes, -u, axis=0)[:p] for u in range(places)]]))
 
 
 def test_a_vote_is_the_sign_of_the_difference_of_returns() -> None:
@@ -195,7 +195,7 @@ def test_people_who_do_not_come_leave_the_others_their_places(tmp_path: Path) ->
 def test_any_environment_is_played_in_episodes_of_public_length(domain: Any) -> None:
     users = SimulatedUsers(domain, pole(), horizon=500, seed=1)
     policy, voted = Policy.default(pole(), ()), Votes(rounds=1, users=3, directions=2, episode_length=30, radius=0.1)
-    asked = votes.Asked(votes.directions(voted, policy.parameters, 1, 0))
+    asked = votes.VoteDirections(votes.directions(voted, policy.parameters, 1, 0))
     actor = votes.tried(voted, policy, policy.initial(np.random.default_rng(0), 1), asked, 0)
     rows = users.serve(users.arrive(3), actor)
     ends = (rows["terminations"] | rows["truncations"]) & rows["mask"]

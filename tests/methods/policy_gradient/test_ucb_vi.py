@@ -14,7 +14,7 @@ import pytest
 from tacit.envs.rollouts import Timed
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.policy_gradient.baselines.ucb_vi import Tabular, UcbVi, Visits, fit, plan_policy
+from tacit.methods.policy_gradient.baselines.ucb_vi import EpisodeVisits, TabularPolicies, UcbVi, fit, plan_policy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
@@ -64,7 +64,7 @@ def test_counts_by_hand() -> None:
         "next_observations": np.array([[3 + 1, 6 + 1, 9 + 0], [3 + 0, 6 + 0, 9 + 2]]),
         "mask": np.array([[True, True, True], [True, True, False]]),
     }
-    found = Visits(3, 2, 2.0)(rows, None)
+    found = EpisodeVisits(3, 2, 2.0)(rows, None)
     expected = np.zeros((2, 3, 2, 3))
     expected[0, 0, 1, 1] = expected[0, 1, 0, 1] = expected[0, 1, 0, 0] = 1
     expected[1, 2, 1, 0] = expected[1, 0, 1, 0] = 1
@@ -78,7 +78,7 @@ def test_nobodys_counts_exceed_the_default_clip() -> None:
     """Twenty steps in one cell that all pay the most: sqrt(20^2 + 20^2)."""
     rows = {"observations": np.full((1, 20), 5), "actions": np.ones((1, 20), np.int64)}
     rows |= {"next_observations": np.full((1, 20), 5), "mask": np.ones((1, 20), bool)}
-    found = Visits(6, 2, 1.0)(rows | {"rewards": np.ones((1, 20), np.float32)}, None)
+    found = EpisodeVisits(6, 2, 1.0)(rows | {"rewards": np.ones((1, 20), np.float32)}, None)
     (part,) = PLAN.parts()
     assert np.linalg.norm(found) == pytest.approx(part.clip_norm)
 
@@ -97,7 +97,7 @@ def test_optimism_tries_what_is_unknown_and_noise_below_zero_counts_as_nothing()
 def test_a_table_acts_by_replicate_step_and_place() -> None:
     table = np.random.default_rng(0).integers(0, 2, (2, 20, 6))
     seen, replicate = np.array([0, 3 * 6 + 5, 19 * 6 + 2, 20 * 6 + 2]), np.array([0, 1, 1, 0])
-    found = Tabular(table)(seen, replicate, np.random.default_rng(0))
+    found = TabularPolicies(table)(seen, replicate, np.random.default_rng(0))
     np.testing.assert_array_equal(found, [table[0, 0, 0], table[1, 3, 5], table[1, 19, 2], table[0, 19, 2]])
 
 

@@ -43,7 +43,7 @@ def chains() -> tuple[Columns, Trajectories]:
     plan = small(longest=25)
     bounds = synthesis.Encoder.from_bounds(spec(Box((-1.0,), (1.0,))))
     start = trajectories.pretrain(plan, bounds, None, seed=0)
-    value = trajectories.Synthesizer(plan, start.encoder, start.starts, start.fragments)
+    value = trajectories.TrajectorySynthesizer(plan, start.encoder, start.starts, start.fragments)
     return value.sample_trajectories(EPISODES, seed=1).columns, value.sample(EPISODES, seed=1)
 
 

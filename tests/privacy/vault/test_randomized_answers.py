@@ -185,7 +185,7 @@ def test_a_run_is_certified_at_the_price_of_its_answers(tmp_path: Path) -> None:
 
 def test_the_mean_of_randomised_votes_is_the_ballots() -> None:
     voted, noise = plan(answers="randomized", noise_multiplier=1.0), SecretNoise.for_tests(5)
-    asked = votes.Asked(votes.directions(voted, POLICY.parameters, 1, 0))
+    asked = votes.VoteDirections(votes.directions(voted, POLICY.parameters, 1, 0))
     answers = np.random.default_rng(2).choice([-1.0, 0.0, 1.0], (1, PEOPLE, DIRECTIONS))
     found = [votes.mean(voted, voted.responses().randomized(answers, noise), asked)[0] for _ in range(4_000)]
     exact = np.einsum("np,npd->d", answers[0], asked.directions[0]) / PEOPLE

@@ -43,7 +43,7 @@ class Reward(Protocol):
         """The value [n] of each text, from that text alone."""
 
 
-class Encoder:
+class TextEncoder:
     """A frozen encoder of sentences.
 
     Args:
@@ -65,7 +65,7 @@ class Encoder:
         return len(self._weights["embeddings.LayerNorm.weight"])
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Encoder:
+    def load(cls, folder: str | os.PathLike[str]) -> TextEncoder:
         """The encoder in a folder with `model.safetensors`, `config.json` and `tokenizer.json`.
 
         Raises:
@@ -147,7 +147,7 @@ class Encoder:
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class TextJudge:
     """Log-odds that a text is of the kind that the labels of public texts call good.
 
     Args:
@@ -156,7 +156,7 @@ class Judge:
         offset: of the log-odds.
     """
 
-    encoder: Encoder
+    encoder: TextEncoder
     slope: NDArray[np.float64]
     offset: float
 
@@ -170,7 +170,9 @@ class Judge:
         return np.asarray(self.encoder(texts) @ self.slope + self.offset)
 
     @classmethod
-    def fit(cls, encoder: Encoder, texts: Sequence[str], labels: Sequence[int], *, penalty: float = 1.0) -> Judge:
+    def fit(
+        cls, encoder: TextEncoder, texts: Sequence[str], labels: Sequence[int], *, penalty: float = 1.0
+    ) -> TextJudge:
         """Logistic regression on public texts.
 
         Args:
@@ -196,7 +198,7 @@ class Judge:
         Path(path).write_text(_head(self) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], head: str | os.PathLike[str] | None = None) -> Judge:
+    def load(cls, folder: str | os.PathLike[str], head: str | os.PathLike[str] | None = None) -> TextJudge:
         """The judge of an encoder's folder.
 
         Args:
@@ -206,7 +208,7 @@ class Judge:
         Raises:
             FileError: a file is missing, damaged or of another kind.
         """
-        encoder, path = Encoder.load(folder), Path(folder) / HEAD if head is None else Path(head)
+        encoder, path = TextEncoder.load(folder), Path(folder) / HEAD if head is None else Path(head)
         try:
             values = json.loads(plain_files.text(path))
             slope = np.array(values["slope"], np.float64)
@@ -214,10 +216,10 @@ class Judge:
                 raise ValueError("another width")
             return cls(encoder, slope, float(values["offset"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            what, expected = "the head is missing, damaged or of another width", "the file that Judge.save wrote"
-            remedy = "teach one on public texts: Judge.fit(Encoder.load(folder), texts, labels).save(path)"
+            what, expected = "the head is missing, damaged or of another width", "the file that TextJudge.save wrote"
+            remedy = "teach one on public texts: TextJudge.fit(TextEncoder.load(folder), texts, labels).save(path)"
             raise FileError(what, where=str(path), expected=expected, remedy=remedy) from error
 
 
-def _head(judge: Judge) -> str:
+def _head(judge: TextJudge) -> str:
     return json.dumps({"slope": judge.slope.tolist(), "offset": judge.offset})

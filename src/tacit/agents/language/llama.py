@@ -74,12 +74,12 @@ def _shape(fields: Mapping[str, Any]) -> Shape:
     )
 
 
-def _layer(weight: Callable[[str], Tensor], place: int, shape: Shape) -> Layer:
+def _layer(weight: Callable[[str], Tensor], place: int, shape: Shape) -> LlamaLayer:
     def named(name: str) -> Tensor:
         return weight(f"blk.{place}.{name}.weight")
 
     query, key = _unpermuted(named("attn_q"), shape.heads), _unpermuted(named("attn_k"), shape.groups)
-    return Layer(
+    return LlamaLayer(
         before=named("attn_norm"),
         attend=torch.cat([query, key, named("attn_v")]),
         out=named("attn_output"),
@@ -115,7 +115,7 @@ def _unsuited(path: Path, what: str) -> FileError:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class LlamaLayer:
     """Weights of one layer, [outputs, inputs] each: queries, keys and values in one matrix, gate and up in another."""
 
     before: Tensor
@@ -142,14 +142,14 @@ class Llama:
 
     shape: Shape
     embedding: Tensor
-    layers: tuple[Layer, ...]
+    layers: tuple[LlamaLayer, ...]
     last: Tensor
     vocabulary: Tensor
     head: Tensor
     digest: str
 
     @classmethod
-    def of(cls, shape: Shape, embedding: Tensor, layers: Sequence[Layer], last: Tensor, digest: str) -> Self:
+    def of(cls, shape: Shape, embedding: Tensor, layers: Sequence[LlamaLayer], last: Tensor, digest: str) -> Self:
         """A model that writes its whole vocabulary."""
         return cls(shape, embedding, tuple(layers), last, torch.arange(len(embedding)), embedding, digest)
 
@@ -163,7 +163,7 @@ class Llama:
 
         width, kept = shape.width, shape.width // shape.heads * shape.groups
         layers = [
-            Layer(
+            LlamaLayer(
                 torch.ones(width),
                 drawn(width + 2 * kept, width),
                 drawn(width, width),
@@ -233,7 +233,7 @@ class Llama:
         key, value = (part.view(texts, n, groups, size).transpose(1, 2) for part in (key, value))
         return _rotated(query, angles), _rotated(key, angles), value
 
-    def _feed_forward(self, place: int, layer: Layer, residual: Tensor, steering: Steering | None) -> Tensor:
+    def _feed_forward(self, place: int, layer: LlamaLayer, residual: Tensor, steering: Steering | None) -> Tensor:
         inputs = _norm(residual, layer.between, self.shape.epsilon)
         gate, up = linear(inputs, layer.gate_up).chunk(2, dim=-1)
         if steering is None:

@@ -23,7 +23,7 @@ from torch import Tensor
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
 from tacit.errors import PlanError
-from tacit.methods.alignment.people import PersonGradient, Released, Writing
+from tacit.methods.alignment.people import PersonGradient, ReleasedSteering, Writing
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
 from tacit.privacy.certificate.certificate import Release
@@ -72,7 +72,7 @@ def fit(
     for k in range(plan.rounds - vault.steps_left(run, PART), plan.rounds):
         theta = iterates[-1].astype(np.float32)
         vault.enroll(run, Writing(plan, model, judge, torch.from_numpy(theta)))
-        mean = vault.noisy_sum(run, PART, contribution, Released(theta))[0]
+        mean = vault.noisy_sum(run, PART, contribution, ReleasedSteering(theta))[0]
         iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
         if path is not None:
             save(path, run, vault.ledger, iterates)

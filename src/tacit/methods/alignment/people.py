@@ -202,7 +202,7 @@ TOGETHER = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Released:
+class ReleasedSteering:
     """What a round's contributions may use."""
 
     theta: NDArray[np.float32]  # the released parameters [P]
@@ -215,7 +215,7 @@ class PersonGradient:
     plan: AlignmentPlan  # sizes, bounds and the critic's share
     writer: Writer  # the model
 
-    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: ReleasedSteering) -> NDArray[np.float64]:
         """[U, P]."""
         plan, people = self.plan, len(rows["mask"])
         theta = torch.from_numpy(np.array(state.theta, np.float32))

@@ -27,7 +27,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError
 from tacit.methods.alignment.algorithm import Progress, begun, checkpoint_of, save
-from tacit.methods.alignment.people import TOGETHER, Released
+from tacit.methods.alignment.people import TOGETHER, ReleasedSteering
 from tacit.methods.alignment.steered import Steered
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
@@ -144,7 +144,7 @@ class PairGradient:
     plan: PreferencePlan  # sizes and beta
     writer: Writer  # the model
 
-    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Released) -> NDArray[np.float64]:
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: ReleasedSteering) -> NDArray[np.float64]:
         """[U, P]."""
         plan, mask = self.plan, torch.from_numpy(np.array(rows["mask"], bool)).flatten()
         theta = torch.from_numpy(np.array(state.theta, np.float32))
@@ -283,7 +283,7 @@ def fit_preferences(
     path, run, contribution = checkpoint_of(folder), vault.reserve(plan), PairGradient(plan, model)
     iterates = begun(vault, run, PART, plan.adapter.start(model.model.shape), path, resume=resume)
     while left := vault.steps_left(run, PART):
-        mean = vault.noisy_sum(run, PART, contribution, Released(iterates[-1].astype(np.float32)))[0]
+        mean = vault.noisy_sum(run, PART, contribution, ReleasedSteering(iterates[-1].astype(np.float32)))[0]
         iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
         if path is not None:
             save(path, run, vault.ledger, iterates)

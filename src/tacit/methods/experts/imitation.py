@@ -56,7 +56,7 @@ _CHUNK = 65_536
 
 
 @dataclass(frozen=True)
-class Moments:
+class InputMoments:
     """An expert's contribution: how large its inputs are, and in which directions."""
 
     summary: Summary  # gives "observations" [U, k, ...] and "mask" [U, k]
@@ -81,8 +81,8 @@ class Moments:
 
 def whitener(released: Float64, noise: float, size: int) -> Float64:
     """Matrices T [R, F, F], symmetric, so that the inputs T x have second moments of about 1 in every direction."""
-    # released: noisy means of `Moments` [R, 1 + F (F + 1) / 2]; noise: standard deviation of their noise, directions
-    # that drown in it are taken to be of its size; size: F
+    # released: noisy means of `InputMoments` [R, 1 + F (F + 1) / 2]; noise: standard deviation of their noise,
+    # directions that drown in it are taken to be of its size; size: F
     upper, factors = _upper(size)
     noise *= math.sqrt(2)
     matrices = np.empty((len(released), size, size))
@@ -247,7 +247,7 @@ def fit(plan: ReturnWeighted, vault: Vault) -> Release[Learned]:
     if plan.share:
         assert plan.noise_multiplier is not None
         noise = plan.noise_multiplier / math.sqrt(plan.share) / vault.unit.size
-        matrices = whitener(vault.noisy_sum(run, INPUTS, Moments(summary, plan.policy.features)), noise, size)
+        matrices = whitener(vault.noisy_sum(run, INPUTS, InputMoments(summary, plan.policy.features)), noise, size)
     gradient = Gradient(summary, plan.policy, plan.clip_norm)
     phi = np.repeat(plan.policy.initial(np.random.default_rng(plan.seed), 1), replicates, axis=0).astype(np.float64)
     direction, total = np.zeros_like(phi), np.zeros_like(phi)

@@ -114,7 +114,7 @@ class Votes(plans.PrivatePlan):
 
 
 @dataclass(frozen=True)
-class Ballot:
+class CloneBallot:
     """What is kept of each expert: its clone's parameters and its weight."""
 
     clone: Clone
@@ -131,7 +131,7 @@ class Vote:
     """An expert's weighted centred indicators at all anchors, for the state: anchors [R, N, ...], one set a
     replicate."""
 
-    summary: Ballot  # the experts' clones and weights
+    summary: CloneBallot  # the experts' clones and weights
 
     def __call__(self, rows: Mapping[str, Array], state: Array) -> Array:
         """[U, N A]."""
@@ -156,7 +156,7 @@ def fit(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, PART)
-    replicates, vote = len(vault.ledgers), Vote(Ballot(plan.clone, plan.weight))
+    replicates, vote = len(vault.ledgers), Vote(CloneBallot(plan.clone, plan.weight))
     asked = np.repeat(states[None], replicates, axis=0)
     votes = np.empty((replicates, 0, plan.clone.actions))
     theta = np.empty((replicates, 0), np.float32)

@@ -24,7 +24,7 @@ from tacit.errors import PlanError
 from tacit.methods.improvement.moments import Joint, Look, Moments, Scales
 from tacit.methods.improvement.plan import JUDGING, LOOK, MOMENTS, STATEMENT, ImprovementPlan
 from tacit.methods.improvement.planning import advise
-from tacit.methods.improvement.statement import Scores, Statement
+from tacit.methods.improvement.statement import Statement, StatementScores
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.origins import level_after, said_before
@@ -141,7 +141,7 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
     moments = joint.read(vault.noisy_sum(run, MOMENTS, joint, scales.state)[0], scales)
     advised = advise(moments, scales, plan, vault.spec)
     vault.fix(run, FeedForward.of(advised.policy, advised.advice, greedy=not advised.sampled))  # before anybody judges
-    scores = Scores.of(plan, vault.spec, advised)
+    scores = StatementScores.of(plan, vault.spec, advised)
     statement = scores.read(vault.noisy_sum(run, STATEMENT, scores)[0], plan, level=level)
     value = Improvement(
         plan=plan,

@@ -47,7 +47,7 @@ SQUARES = 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class Visits:
+class LoggedVisits:
     """The T rows of U units that count, one after another."""
 
     units: int  # U
@@ -63,7 +63,7 @@ class Visits:
     propensities: Float64  # of the logged actions, [T]; 1 where there are none
 
     @classmethod
-    def of(cls, rows: Arrays, problem: Problem, memory: Memory) -> Visits:
+    def of(cls, rows: Arrays, problem: Problem, memory: Memory) -> LoggedVisits:
         """Of rows [U, L, ...] in order of time, cut to the problem's horizon and episodes."""
         log = logged(rows, problem, Behaviour())
         alive, starts = log.alive, log.starts[log.alive]
@@ -147,7 +147,7 @@ class Look:
 
     def __call__(self, rows: Arrays, state: object) -> Float64:
         """Rows [U, L, ...] -> [U, 2 d + 4], of norm at most 1."""
-        visits = Visits.of(rows, self.plan.problem, self.plan.memory)
+        visits = LoggedVisits.of(rows, self.plan.problem, self.plan.memory)
         middle, half = self._bounds()
         z = (visits.seen[:, self.plan.columns] - middle) / half
         low, high = self._rewards()
@@ -232,7 +232,7 @@ class Joint:
         """Rows [U, L, ...] -> [U, A (n (n + 1) / 2 + n m + n)], or [U, A n (n + 1) / 2]; of norm at most 1."""
         centre, spread, (each, paid, paid_spread) = state
         scales, plan = Scales(centre, spread, float(each), float(paid), float(paid_spread), 0.0), self.plan
-        visits = Visits.of(rows, plan.problem, plan.memory)
+        visits = LoggedVisits.of(rows, plan.problem, plan.memory)
         y = scales.standard(visits.seen, plan.columns)
         features = phi(y, squares=self.squares)
         i, j = np.triu_indices(features.shape[1])

@@ -31,7 +31,7 @@ from tacit import rowwise
 from tacit.agents.policy_files import FeedForward
 from tacit.data.memory import Memory
 from tacit.data.spec import PublicSpec
-from tacit.methods.improvement.moments import Visits
+from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT, ImprovementPlan
 from tacit.methods.improvement.planning import Advised
 from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
@@ -93,7 +93,7 @@ class Statement(Json):
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class StatementScores:
     """Each unit's vector of (gain, return, presence, squared gain, squared return), of norm at most 1, [U, 5]."""
 
     problem: Problem  # discount, horizon, episodes, range of returns
@@ -105,7 +105,7 @@ class Scores:
     caution: float = 0.0  # probability under the clone below which an action is advised less often
 
     @classmethod
-    def of(cls, plan: ImprovementPlan, spec: PublicSpec, advised: Advised) -> Scores:
+    def of(cls, plan: ImprovementPlan, spec: PublicSpec, advised: Advised) -> StatementScores:
         """For a plan's own share, caution and range."""
         usual = Network.of(FeedForward.of(advised.policy, advised.clone, greedy=False))
         reach = limits(plan.problem, spec)
@@ -117,7 +117,7 @@ class Scores:
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: object) -> Float64:
         """Rows [U, L, ...] -> [U, 5]."""
-        visits = Visits.of(rows, self.problem, self.memory)
+        visits = LoggedVisits.of(rows, self.problem, self.memory)
         (low, high), courses = self.limits, len(visits.owner)
         gain, paid = self.scores(visits)
         means = visits.means(np.stack([gain, paid], axis=1) if courses else np.zeros((0, 2)))
@@ -126,7 +126,7 @@ class Scores:
         vector = np.stack([x, u, np.ones(len(x)), x**2, u**2], axis=1)
         return np.asarray(FIT * np.sqrt(SCORES) * vector)
 
-    def scores(self, visits: Visits) -> tuple[Float64, Float64]:
+    def scores(self, visits: LoggedVisits) -> tuple[Float64, Float64]:
         """(W - 1) (Y - l) and Y of each course, [C] each; the clip follows when a unit's mean is taken."""
         courses = len(visits.owner)
         followed, share = np.zeros(0), np.zeros(0)

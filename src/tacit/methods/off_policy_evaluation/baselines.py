@@ -222,7 +222,7 @@ class SufficientStatistics(GaussianEstimator):
             value = interval.nearest(noisy_scores.value())
             centre = self.features.constant(value)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
-        noisy = self.clip_norm * scores.noisy_mean(vault, run, STATISTICS, Stacked(summary, self.clip_norm), centre)
+        noisy = self.clip_norm * scores.noisy_mean(vault, run, STATISTICS, LstdVector(summary, self.clip_norm), centre)
         return Evaluation(
             method=self.method,
             value=value,
@@ -234,7 +234,7 @@ class SufficientStatistics(GaussianEstimator):
 
 
 @dataclass(frozen=True)
-class Stacked:
+class LstdVector:
     """Each unit's (A, b - A theta_0) over the clip, [U, n^2 + n], for the state theta_0 [n]."""
 
     summary: BellmanStatistics

@@ -127,15 +127,15 @@ class BehaviourModel:
         """
         assert isinstance(vault.spec.action, Discrete)
         actions, features = vault.spec.action.n, self.features
-        summary = Visits(problem, features, actions)
-        noisy = noisy_mean(vault, run, GRAM, GramVector(summary)) * summary.scale / FIT
+        summary = BehaviourRows(problem, features, actions)
+        noisy = noisy_mean(vault, run, GRAM, BehaviourGram(summary)) * summary.scale / FIT
         deviation = noise(vault, run, GRAM) * summary.scale / FIT
         gram = read_gram(noisy, deviation, tabular=features.tabular, n=features.size)
         prior = covariance(features, self.tau, vault.spec, None)
         spread, weights, clip = prior, np.zeros((features.size, actions)), summary.walk
         shares = math.sqrt(1 - LENGTH_SHARE), math.sqrt(LENGTH_SHARE)
         for _ in range(self.rounds):
-            released = noisy_mean(vault, run, LOGITS, Gradient(summary), (weights, clip)) / FIT
+            released = noisy_mean(vault, run, LOGITS, LogitGradient(summary), (weights, clip)) / FIT
             gradient = released[:-1].reshape(weights.shape) * clip / shares[0]
             deviation = noise(vault, run, LOGITS) * clip / (FIT * shares[0])
             change, spread = update(gram, spread, actions * gradient, actions * deviation)
@@ -150,7 +150,7 @@ class BehaviourModel:
 
 
 @dataclass(frozen=True, eq=False)
-class Visits:
+class BehaviourRows:
     """What is kept of each unit, a summary."""
 
     problem: Problem  # horizon and episodes
@@ -189,10 +189,10 @@ class Visits:
 
 
 @dataclass(frozen=True, eq=False)
-class GramVector:
+class BehaviourGram:
     """Each unit's Gram matrix over its scale, cut to norm 1, [U, g]."""
 
-    summary: Visits
+    summary: BehaviourRows
 
     def __call__(self, rows: Arrays, state: object) -> np.ndarray:
         """The summary's arrays -> [U, g]."""
@@ -200,11 +200,11 @@ class GramVector:
 
 
 @dataclass(frozen=True, eq=False)
-class Gradient:
+class LogitGradient:
     """Each unit's gradient of the logits over the clip, cut to norm 1, and its length, [U, n A + 1], of norm at most 1.
     The state is (weights [n, A], the clip), both public."""
 
-    summary: Visits
+    summary: BehaviourRows
 
     def __call__(self, rows: Arrays, state: tuple[np.ndarray, float]) -> np.ndarray:
         """The summary's arrays -> [U, n A + 1]."""

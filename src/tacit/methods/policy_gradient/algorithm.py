@@ -124,14 +124,14 @@ class _Asked:
     """One round, as it is asked of people."""
 
     actor: Actor  # what they are served with
-    released: Released | votes.Asked  # what contributions may use
+    released: Released | votes.VoteDirections  # what contributions may use
     factor: Float64  # of what is released, [R]
 
 
 def _votes(plan: Votes, state: State, k: int) -> _Asked:
     """Everybody plays on both sides of the released policy."""
     size, p = state.policy.parameters, plan.directions_at(k)
-    released = votes.Asked(votes.directions(plan, size, state.replicates, k))
+    released = votes.VoteDirections(votes.directions(plan, size, state.replicates, k))
     factor = np.full(state.replicates, math.sqrt(size / (plan.most * p)))
     return _Asked(votes.tried(plan, state.policy, state.theta, released, k), released, factor)
 
@@ -149,7 +149,7 @@ def _contributions(plan: AnyPlan, policy: Policy, critic: Value | None) -> Mappi
     """For each part of the plan what a person adds to it."""
     if isinstance(plan, Votes):
         ballot = votes.Ballot(plan.offset, plan.counted, plan.most)
-        return {POLICY: votes.Answer(ballot) if plan.answers == "randomized" else ballot}
+        return {POLICY: votes.VoteAnswers(ballot) if plan.answers == "randomized" else ballot}
     return local_updates.contributions(plan, policy, critic)
 
 

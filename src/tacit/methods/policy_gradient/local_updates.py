@@ -54,7 +54,7 @@ _TOGETHER = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class LocalTraining:
     """Adam over minibatches of own rows; a person with n rows makes min(minibatches, n) steps an epoch."""
 
     learning_rate: float = 2.5e-4  # of Adam
@@ -133,7 +133,7 @@ class _Shuffle:
 class _Adam:
     """Adam of G people on moments that are divided by 1 - beta, which saves two passes over memory."""
 
-    def __init__(self, training: Training, theta: Float32, moments: Float32 | None) -> None:
+    def __init__(self, training: LocalTraining, theta: Float32, moments: Float32 | None) -> None:
         self._training = training
         self._taken = 0.0 if moments is None else math.inf
         start = np.zeros_like(theta) if moments is None else moments
@@ -169,7 +169,7 @@ class LocalUpdates:
 
     policy: Policy  # what is trained
     advantages: Advantages  # from the person's own rows (and the critic's values)
-    training: Training  # Adam, epochs and minibatches
+    training: LocalTraining  # Adam, epochs and minibatches
     entropy: float = 0.0  # coefficient of the entropy bonus
     # "ratio" as above, or "gradient": mean(A log pi_phi) in place of mean(A r)
     objective: Literal["ratio", "gradient"] = "ratio"
@@ -238,7 +238,7 @@ class CriticUpdates:
 
     critic: Value  # the value function
     advantages: Advantages  # how returns are made: the critic's value before training plus the error of it
-    training: Training  # Adam (from 0), epochs and minibatches
+    training: LocalTraining  # Adam (from 0), epochs and minibatches
 
     def __call__(self, rows: Rows, state: Released) -> Float32:
         """[U, Q]."""
@@ -287,7 +287,7 @@ def contributions(plan: PolicyGradientPlan, policy: Policy, critic: Value | None
         policy_contribution: Contribution = EpisodeGradient(policy, how, plan.entropy, critic, kappa)
         critic_contribution: Contribution | None = CriticGradient(critic, how) if critic is not None else None
     else:
-        training = Training(learning_rate=local.learning_rate, epochs=local.epochs, minibatches=local.minibatches)
+        training = LocalTraining(learning_rate=local.learning_rate, epochs=local.epochs, minibatches=local.minibatches)
         policy_contribution = LocalUpdates(policy, how, training, local.entropy, "ratio", local.seeded, critic, kappa)
         critic_contribution = CriticUpdates(critic, how, training) if critic is not None else None
     by_part = {POLICY: policy_contribution}

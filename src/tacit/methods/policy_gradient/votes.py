@@ -194,7 +194,7 @@ class Tried:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class VoteDirections:
     """What a round's votes may use, all of it public."""
 
     directions: Float64  # delta, [R, N, p, P]; those of one place are orthonormal
@@ -208,7 +208,7 @@ class Ballot:
     counted: bool  # False gives 0 for everybody
     most: int  # the largest p of the plan. Votes of a round with fewer are stretched to the same norm.
 
-    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Asked) -> Float64:
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: VoteDirections) -> Float64:
         """[U, P], of norm at most sqrt(most)."""
         return self.spread(self.signs(rows, state), state.directions[rows["replicate"], rows["place"]])
 
@@ -216,7 +216,7 @@ class Ballot:
         """[..., P] of signs [..., p] of votes and their directions [..., p, P]."""
         return np.asarray(math.sqrt(self.most / signs.shape[-1]) * np.einsum("...p,...pd->...d", signs, own))
 
-    def signs(self, rows: Mapping[str, NDArray[Any]], state: Asked) -> Float64:
+    def signs(self, rows: Mapping[str, NDArray[Any]], state: VoteDirections) -> Float64:
         """[U, p]: 1, -1, or 0 for no vote."""
         returns, ended = self._heard(rows, 2 * state.directions.shape[2])
         votes = np.sign(returns[:, ::2] - returns[:, 1::2]) * (ended[:, ::2] & ended[:, 1::2])
@@ -237,17 +237,17 @@ class Ballot:
 
 
 @dataclass(frozen=True)
-class Answer:
+class VoteAnswers:
     """One person's votes as answers, sign(R+ - R-) for each direction; 0 for no vote."""
 
     ballot: Ballot  # how they are made
 
-    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Asked) -> Float64:
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: VoteDirections) -> Float64:
         """[U, p]."""
         return self.ballot.signs(rows, state)
 
 
-def mean(plan: Votes, answers: NDArray[np.int8], asked: Asked) -> Float64:
+def mean(plan: Votes, answers: NDArray[np.int8], asked: VoteDirections) -> Float64:
     """What randomised answers [R, N, p] say of the mean of all ballots, [R, P], without bias."""
     spread = Ballot(plan.offset, plan.counted, plan.most).spread(answers.astype(np.float64), asked.directions)
     return np.asarray(spread.sum(axis=1) / (plan.users * plan.responses().signal))
@@ -262,7 +262,7 @@ def directions(plan: Votes, parameters: int, replicates: int, round_: int) -> Fl
     return np.swapaxes(np.linalg.qr(generator.standard_normal(shape))[0], 2, 3)
 
 
-def tried(plan: Votes, policy: Policy, theta: Float32, asked: Asked, round_: int) -> Tried:
+def tried(plan: Votes, policy: Policy, theta: Float32, asked: VoteDirections, round_: int) -> Tried:
     """What the people of a round are served with, at the released parameters theta [R, P]."""
     pairs = plan.radius * np.stack([asked.directions, -asked.directions], axis=3)
     played = (theta[:, None, None, None] + pairs).reshape(-1, policy.parameters).astype(np.float32)

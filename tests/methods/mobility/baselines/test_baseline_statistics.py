@@ -45,7 +45,7 @@ def test_four_numbers_are_played_back_as_they_were_released() -> None:
 
 def test_moments_of_a_day_by_hand() -> None:
     one = day((HERE, 12), (THERE, 6), (ELSEWHERE, 6), (THERE, 12), (HERE, 12))
-    found = (models.Moments()(one)[0] * 47).round(9)
+    found = (models.RhythmMoments()(one)[0] * 47).round(9)
     staying, leaving, away = found[:24].reshape(3, 8)
     assert leaving.sum() == 1
     assert staying.sum() == 22
@@ -56,7 +56,7 @@ def test_moments_of_a_day_by_hand() -> None:
 
 
 def test_the_rhythm_that_was_played_is_found_again() -> None:
-    found = models.rhythm(models.Moments()(days(20_000)).mean(axis=0), noise=0.0)
+    found = models.rhythm(models.RhythmMoments()(days(20_000)).mean(axis=0), noise=0.0)
     assert found.leave == pytest.approx((0.02, 0.05, 0.3, 0.1, 0.1, 0.1, 0.3, 0.2), abs=0.01)
     assert found.burst == pytest.approx(1.5, abs=0.1)
     assert found.onward == pytest.approx(3.0, abs=0.2)
@@ -65,7 +65,7 @@ def test_the_rhythm_that_was_played_is_found_again() -> None:
 
 
 def test_noise_flattens_the_rhythm_and_cannot_break_it() -> None:
-    moments, rng = models.Moments()(days()).mean(axis=0), np.random.default_rng(2)
+    moments, rng = models.RhythmMoments()(days()).mean(axis=0), np.random.default_rng(2)
     loud = [models.rhythm(moments + rng.normal(0, 0.05, 34), noise=0.05) for _ in range(30)]
     calm = models.rhythm(moments, noise=0.0)
     assert np.mean([np.std(policy.leave) for policy in loud]) < np.std(calm.leave)
@@ -76,7 +76,7 @@ def test_noise_flattens_the_rhythm_and_cannot_break_it() -> None:
 
 def test_transitions_of_a_day_by_hand() -> None:
     blocks = GRID.coarsen(np.array([HERE, ELSEWHERE]), 20)
-    statistic = models.Transitions(GRID, 20, tuple(int(b) for b in blocks))
+    statistic = models.BlockTransitions(GRID, 20, tuple(int(b) for b in blocks))
     one = day((HERE, 10), (THERE, 10), (ELSEWHERE, 10), (THERE, 10), (9_999, 8))
     found = (statistic(one)[0] * 47).round(9)
     assert found.size == statistic.size == 5
@@ -89,7 +89,7 @@ def test_the_chain_that_was_played_is_found_again() -> None:
     matrix = np.array([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.3, 0.0, 0.7]])
     chain = models.BlockChain(GRID, 20, vocabulary, np.array([0.6, 0.3, 0.1]), matrix)
     played = chain.generate(20_000)
-    statistic = models.Transitions(GRID, 20, vocabulary)
+    statistic = models.BlockTransitions(GRID, 20, vocabulary)
     found = models.block_chain(statistic, chain.starts, statistic(played.cells).mean(axis=0), 0.0)
     assert found.matrix == pytest.approx(matrix, abs=0.01)
     first = GRID.coarsen(played.cells[:, 0], 20)
@@ -100,7 +100,7 @@ def test_the_chain_that_was_played_is_found_again() -> None:
 
 
 def test_a_block_without_a_share_follows_the_common_law() -> None:
-    statistic = models.Transitions(GRID, 20, (0, 1, 2))
+    statistic = models.BlockTransitions(GRID, 20, (0, 1, 2))
     noisy = np.array([0.1, 0.27, 0.05, 0.05, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     chain = models.block_chain(statistic, np.array([0.5, 0.25, 0.25]), noisy, noise=0.01)
     assert chain.matrix.sum(axis=1) == pytest.approx(np.ones(3))

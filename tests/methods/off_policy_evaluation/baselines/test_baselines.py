@@ -109,7 +109,7 @@ def test_factored_statistics_are_stacked_alike() -> None:
     short = Problem(gamma=0.9, horizon=4)
     features = Fourier(order=20, low=(0.0,), high=(39.0,))
     rows = unit_rows(simulated(3), short)
-    stacked = baselines.Stacked(BellmanStatistics(short, Behaviour(), None, features, "gtd"), 0.5)
+    stacked = baselines.LstdVector(BellmanStatistics(short, Behaviour(), None, features, "gtd"), 0.5)
     stats = stacked.summary(rows)
     assert "Z" in stats
     A = np.einsum("uln,ulk->unk", stats["Z"], stats["D"])

@@ -10,7 +10,7 @@ from tests.methods.synthesis.baselines.ring_table import SPEC, UNIT, joint, ring
 
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis.baselines import privsyn
-from tacit.methods.synthesis.baselines.plan import Records, TableSynthesizer
+from tacit.methods.synthesis.baselines.plan import SyntheticRecords, TableSynthesizer
 from tacit.methods.synthesis.baselines.privsyn import gradual_update
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.vault.plan import public_fields
@@ -92,7 +92,7 @@ def test_records_are_moved_until_they_have_the_wanted_marginals() -> None:
 
 def test_a_saved_table_comes_back_and_a_wrong_one_does_not(tmp_path: Path) -> None:
     plan = plan_of(rounds=1)
-    value = TableSynthesizer(plan, Records(np.zeros((10, 5), np.int32)))
+    value = TableSynthesizer(plan, SyntheticRecords(np.zeros((10, 5), np.int32)))
     again = TableSynthesizer.from_saved(public_fields(plan), value.to_json(), value.arrays())
     assert again.plan == plan
     np.testing.assert_array_equal(

@@ -11,7 +11,7 @@ from trajectory_cases import CLINIC, WAITING, maze_episodes, small
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.trajectories.algorithm import Synthesizer, as_trajectories
+from tacit.methods.synthesis.trajectories.algorithm import TrajectorySynthesizer, as_trajectories
 from tacit.methods.synthesis.trajectories.pretraining import pretrain
 from tacit.methods.synthesis.trajectories.stitching import Stitched
 
@@ -22,9 +22,9 @@ PLANS = {
 SPECS = {"maze": maze_episodes(1).spec, "clinic": CLINIC, "discrete": WAITING}
 
 
-def sampled(spec: PublicSpec, kind: str = "transformer", count: int = 40) -> tuple[Synthesizer, Stitched]:
+def sampled(spec: PublicSpec, kind: str = "transformer", count: int = 40) -> tuple[TrajectorySynthesizer, Stitched]:
     start = pretrain(PLANS[kind], Encoder.from_bounds(spec), None, seed=0)
-    value = Synthesizer(PLANS[kind], start.encoder, start.starts, start.fragments)
+    value = TrajectorySynthesizer(PLANS[kind], start.encoder, start.starts, start.fragments)
     return value, value.sample_trajectories(count, seed=1)
 
 

@@ -19,10 +19,10 @@ from tacit.methods.mobility.baselines.models import (
     TIMEGEO_CLIP,
     Averages,
     BlockChain,
+    BlockTransitions,
     Floats,
     Fractions,
-    Moments,
-    Transitions,
+    RhythmMoments,
     block_chain,
     epr_policy,
     rhythm,
@@ -194,7 +194,7 @@ def _simulators(
     starts = [homes.read(mean, noise[STARTS]) for mean in released(STARTS, homes)]
     if plan.model == "markov":
         blocks, weights = vocabulary(starts[0], vocabulary_size(people, plan.noise_multiplier_of(MOVES_PART) or 0.0))
-        statistic = Transitions(grid, starts[0].factor, blocks)
+        statistic = BlockTransitions(grid, starts[0].factor, blocks)
         (mean,) = released(MOVES_PART, Moves(Averages(statistic)))
         return [block_chain(statistic, weights, mean, noise[MOVES_PART])]
     jumps = JumpSums.sized(grid)
@@ -210,7 +210,7 @@ def contribution(plan: BaselinePlan) -> Moves:
     """What one person adds to the moves of a model other than "markov"."""
     if plan.model == "table":
         return Moves(Vector(plan.layout, plan.weights))
-    return Moves(Averages(Fractions() if plan.model == "epr" else Moments()))
+    return Moves(Averages(Fractions() if plan.model == "epr" else RhythmMoments()))
 
 
 def policy(plan: BaselinePlan, mean: Floats, noise: float) -> TablePolicy:

@@ -90,7 +90,7 @@ _LEAST, _MOST = 1e-4, 0.95
 
 
 @dataclass(frozen=True)
-class Moments:
+class RhythmMoments:
     """Of the TimeGeo-like model: shares of a day's 47 steps, 34 numbers. By block: at home and staying, leaving home,
     away (8 each); moving on from away to another place, and home; and, of steps with a choice between a new place and
     one of the day's others, explorations and returns by places S (4 each)."""
@@ -191,7 +191,7 @@ THRESHOLD = 3.0
 
 
 @dataclass(frozen=True)
-class Transitions:
+class BlockTransitions:
     """Shares of a day's 47 steps that lead from one block to another, of those within the vocabulary; those that stay
     in a block count `STAYING` each. The first number is the share of all that lead to another block."""
 
@@ -226,7 +226,7 @@ class Transitions:
 class BlockChain:
     """The simulator: days of blocks, each block a uniform cell of it that is drawn again for every day."""
 
-    grid: Grid  # grid, factor, vocabulary: as for `Transitions`
+    grid: Grid  # grid, factor, vocabulary: as for `BlockTransitions`
     factor: int
     vocabulary: tuple[int, ...]
     starts: Floats  # [K] probabilities of the first block
@@ -246,7 +246,7 @@ class BlockChain:
         return Days(np.take_along_axis(cells, visited, axis=1), np.arange(days), self.grid)
 
 
-def block_chain(statistic: Transitions, starts: Floats, noisy: Floats, noise: float) -> BlockChain:
+def block_chain(statistic: BlockTransitions, starts: Floats, noisy: Floats, noise: float) -> BlockChain:
     """The chain of noisy mean shares [1 + K^2] with this much noise, and of the blocks' released weights [K]."""
     # Shares that may be noise are left out. As much weight as one of them could have goes to a common law instead: to
     # stay as often as everybody does, and else to go to a block by its weight.

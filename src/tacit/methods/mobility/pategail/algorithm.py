@@ -29,7 +29,7 @@ from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.asking import Asking
 from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS
 from tacit.methods.mobility.pategail.plan import CRITICS, Allocate, PateGailPlan
-from tacit.methods.mobility.pategail.training import Learner
+from tacit.methods.mobility.pategail.training import PpoLearner
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.certificate.certificate import Release
@@ -81,9 +81,9 @@ def fit(
     """
     _require_fit(plan, vault, grid, starts, space, allocate)
     rng = np.random.default_rng(seed)
-    learner = Learner(plan.ppo, plan.embedding, last=plan.last, seed=seed)
+    learner = PpoLearner(plan.ppo, plan.embedding, last=plan.last, seed=seed)
     asking = Asking(plan, learner, allocate, rng)
-    state, path = State(plan, grid, learner, asking, rng), _checkpoint(folder, resume)
+    state, path = RunState(plan, grid, learner, asking, rng), _checkpoint(folder, resume)
     if resume and path is not None and path.exists():  # one that is refused costs nothing
         state.load(path, vault)
     run = vault.reserve(plan)
@@ -154,7 +154,7 @@ def _checkpoint(folder: str | os.PathLike[str] | None, resume: bool) -> Path | N
     return Path(folder) / "checkpoint.safetensors"
 
 
-def _require_left(plan: PateGailPlan, vault: FederatedVault, run: Run, state: State, resume: bool) -> None:
+def _require_left(plan: PateGailPlan, vault: FederatedVault, run: Run, state: RunState, resume: bool) -> None:
     """Refuse a run that was begun and is not resumed, or has nothing to go on from."""
     if not resume and vault.touched(run):
         raise exhausted(run, CRITICS)
@@ -173,12 +173,12 @@ _MEAN = "mean."
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class RunState:
     """Everything a run carries from round to round."""
 
     plan: PateGailPlan  # plan, grid: what is run
     grid: Grid
-    learner: Learner  # the policy
+    learner: PpoLearner  # the policy
     asking: Asking  # what was heard
     rng: np.random.Generator  # the public generator of both
     means: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # released sums, by part

@@ -14,7 +14,7 @@ from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.critics import ACTIONS, Embedding, cells_of
 from tacit.methods.mobility.pategail.plan import CRITICS, MOST_WEIGHT, Allocate, Allocation, PateGailPlan
 from tacit.methods.mobility.pategail.rewards import LEAST, moments, weights_of
-from tacit.methods.mobility.pategail.training import Learner, Rollouts
+from tacit.methods.mobility.pategail.training import PpoLearner, Rollouts
 
 MOST_RATIO = 10.0
 """The largest weight over the smallest."""
@@ -127,7 +127,7 @@ class Asking:
     """What the server asks in a round, and what it makes of the answer; all of it public."""
 
     plan: PateGailPlan  # the plan
-    learner: Learner  # the policy
+    learner: PpoLearner  # the policy
     allocate: Allocate | None  # the caller's allocation
     rng: np.random.Generator  # of the order of public rows
     _weights: Float64 | None = None

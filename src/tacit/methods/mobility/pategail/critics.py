@@ -225,7 +225,7 @@ class Critic:
             start += layer.shape[2]
         return slope
 
-    def slopes(self, theta: Float32, rows: Float32, work: Work | None = None) -> Float32:
+    def slopes(self, theta: Float32, rows: Float32, work: CriticArrays | None = None) -> Float32:
         """Slopes [U, P] of each person's loss by her parameters.
 
         The Wasserstein loss is  mean D(generated) - mean D(own) + penalty mean (|grad D(mix)| - 1)^2; that of the
@@ -237,7 +237,7 @@ class Critic:
             work: arrays to use again, of an earlier call with the same shapes.
         """
         layers, count = self.layers(theta), rows.shape[1] // 3
-        work = Work.of(self, rows) if work is None else work
+        work = CriticArrays.of(self, rows) if work is None else work
         entering, slope = [rows, *work.entering], work.slope
         for into, layer, out, kink in zip(entering, layers, entering[1:], slope, strict=False):
             np.matmul(into, layer, out=kink)
@@ -284,14 +284,14 @@ class Critic:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class CriticArrays:
     """Arrays between the layers, used again from step to step."""
 
     entering: list[Float32]
     slope: list[Float32]
 
     @classmethod
-    def of(cls, critic: Critic, rows: Float32) -> Work:
+    def of(cls, critic: Critic, rows: Float32) -> CriticArrays:
         """For rows of this shape."""
         lead = rows.shape[:2]
         entering = [np.ones((*lead, width + 1), np.float32) for width in critic.hidden]

@@ -1,7 +1,7 @@
 """What a person's device computes: her critic, trained on her own days, and its answer to a public query.
 
-`LocalCritics` and `LinearCritic` are `Work`s of a `FederatedVault`: row u of everything is made of person u's own rows
-and seed, and of public arrays. The public arrays of a round are
+`LocalCritics` and `LinearCritic` are `Work`s of a `FederatedVault`: row u of everything is made of person u's
+own rows and seed, and of public arrays. The public arrays of a round are
 
     codes [T]   the distinct state-action pairs of the server's rollouts (`embedding`), then zeros that no row names
     rows [G]    the rollouts in random order: an index into codes for every row
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.mobility import days
-from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Critic, Embedding, Work, adam, cells_of
+from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Critic, CriticArrays, Embedding, adam, cells_of
 from tacit.methods.mobility.simulator import Layout
 from tacit.validation import check
 
@@ -185,7 +185,7 @@ class LocalCritics:
         generated = table[np.asarray(public["codes"])]
         size, ahead = critic.batch, np.arange(critic.batch)
         rows = np.empty((len(seeds), 3 * size, table.shape[1]), np.float32)
-        work = Work.of(critic, rows)
+        work = CriticArrays.of(critic, rows)
         begin, turn = _mixed(seeds, np.uint64(0))[:, None] >> np.uint64(33), _mixed(seeds, np.uint64(1))[:, None]
         theta, first, second = state["theta"], state["first"], state["second"]
         for step in range(critic.steps):

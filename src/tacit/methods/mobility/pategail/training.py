@@ -86,7 +86,7 @@ class Rollouts:
     old: Float64  # [S, A] the policy's probabilities there
 
 
-class Learner:
+class PpoLearner:
     """A policy and a value network, their optimisers, and the moving average of the policy's weights.
 
     Args:

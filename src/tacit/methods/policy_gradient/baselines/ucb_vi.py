@@ -133,7 +133,7 @@ class UcbVi(plans.PrivatePlan):
 
 
 @dataclass(frozen=True)
-class Visits:
+class EpisodeVisits:
     """One person's counts N(s, a, s') and rewards R(s, a) / most, [S A S + S A]; `state` has no part in it."""
 
     states: int
@@ -154,7 +154,7 @@ class Visits:
 
 
 @dataclass(frozen=True, eq=False)
-class Tabular:
+class TabularPolicies:
     """Policies that look up the action for each step and state: an `Actor`.
 
     Args:
@@ -173,7 +173,7 @@ class Tabular:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Counted:
+class NoisyCounters:
     """What UCB-VI releases, for R replicates."""
 
     plan: UcbVi  # under which people were met
@@ -182,9 +182,9 @@ class Counted:
     # policies that people were served with, evenly spaced over the rounds, the last round's last, [K', R, H, S]
     served: Table
 
-    def actor(self) -> Tabular:
+    def actor(self) -> TabularPolicies:
         """Serve people with the greedy policy."""
-        return Tabular(self.table)
+        return TabularPolicies(self.table)
 
 
 def plan_policy(plan: UcbVi, counters: Float64, bonus: float) -> Table:
@@ -206,7 +206,7 @@ def plan_policy(plan: UcbVi, counters: Float64, bonus: float) -> Table:
     return table
 
 
-def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] | None = None) -> Release[Counted]:
+def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] | None = None) -> Release[NoisyCounters]:
     """Run a calibrated (or priced) plan.
 
     Args:
@@ -223,7 +223,7 @@ def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] |
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, PART)
-    contribution = Visits(plan.states, plan.actions, plan.most)
+    contribution = EpisodeVisits(plan.states, plan.actions, plan.most)
     counters = np.zeros((vault.replicates, plan.states * plan.actions * (plan.states + 1)))
     served_rounds = set(np.linspace(0, plan.rounds - 1, min(KEPT, plan.rounds)).astype(np.int64).tolist())
     served = []
@@ -231,11 +231,11 @@ def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] |
         table = plan_policy(plan, counters, plan.bonus)
         if k in served_rounds:
             served.append(table)
-        vault.enroll(run, Tabular(table))
+        vault.enroll(run, TabularPolicies(table))
         counters += plan.users * vault.noisy_sum(run, PART, contribution)
         if progress is not None:
             progress(k + 1, plan.rounds)
-    value = Counted(plan=plan, counters=counters, table=plan_policy(plan, counters, 0.0), served=np.stack(served))
+    value = NoisyCounters(plan=plan, counters=counters, table=plan_policy(plan, counters, 0.0), served=np.stack(served))
     return vault.release(run, value, label=plan.label())
 
 

@@ -114,7 +114,7 @@ class Measurements:
         """The noisy counts of some columns."""
         return Measured(axes, self(Marginal(axes, quanta)), self.deviation(quanta))
 
-    def release(self, model: Tree | Records) -> Release[TableSynthesizer]:
+    def release(self, model: Tree | SyntheticRecords) -> Release[TableSynthesizer]:
         """What rows are drawn from, with its certificate."""
         return self._vault.release(self._run, TableSynthesizer(self._plan, model), label=self._plan.label())
 
@@ -128,7 +128,7 @@ class Measurements:
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class SyntheticRecords:
     """Synthetic records as cells: what PrivSyn ends with."""
 
     codes: Codes  # [M, A], M >= 1
@@ -151,14 +151,14 @@ class TableSynthesizer:
     """
 
     plan: TablePlan
-    model: Tree | Records
+    model: Tree | SyntheticRecords
 
     def __repr__(self) -> str:
         return f"TableSynthesizer({type(self.plan).__name__}, {len(self.plan.discretisation.shape)} columns)"
 
     def __post_init__(self) -> None:
         shape = self.plan.discretisation.shape
-        if isinstance(self.model, Records):
+        if isinstance(self.model, SyntheticRecords):
             codes = self.model.codes
             fits = codes.ndim == 2 and codes.shape[1] == len(shape) and len(codes) >= 1
             fits = fits and codes.min() >= 0 and bool((codes < np.asarray(shape)).all())
@@ -201,9 +201,9 @@ class TableSynthesizer:
             KeyError, TypeError, ValueError, TacitError: something is missing or does not fit.
         """
         tree = fields["tree"]
-        model: Tree | Records
+        model: Tree | SyntheticRecords
         if tree is None:
-            model = Records(np.asarray(arrays["codes"], np.int32))
+            model = SyntheticRecords(np.asarray(arrays["codes"], np.int32))
         else:
             order = tuple(int(column) for column in tree["order"])
             tables = tuple(np.asarray(arrays[f"table.{column}"], np.float64) for column in order)

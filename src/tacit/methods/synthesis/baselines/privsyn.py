@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.methods.synthesis.baselines.graphical import Array, Clique, Measured, records
-from tacit.methods.synthesis.baselines.plan import Measurements, Records, TablePlan, TableSynthesizer
+from tacit.methods.synthesis.baselines.plan import Measurements, SyntheticRecords, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.discretisation import Codes
 from tacit.methods.synthesis.plan import Progress
 from tacit.methods.synthesis.raking import simplex
@@ -87,7 +87,7 @@ def fit(
     columns = [counts[(column,)] for column in range(len(shape))]
     rng = np.random.default_rng(seed)
     codes = gradual_update(columns, goals, count=plan.records, rounds=plan.rounds, rng=rng)
-    return ask.release(Records(codes))
+    return ask.release(SyntheticRecords(codes))
 
 
 def select(shape: Sequence[int], pairs: Sequence[Clique], distances: Array, noise: float) -> list[Clique]:

@@ -1,5 +1,5 @@
 """Synthesis of whole trajectories (PrivORL-j): `TrajectoriesPlan(...).calibrate(...)`, `pretrain`, `fit` and the
-`Synthesizer`.
+`TrajectorySynthesizer`.
 
 The plan loads no PyTorch; the other names do when they are first used.
 """
@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING, Any
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
 if TYPE_CHECKING:
-    from tacit.methods.synthesis.trajectories.algorithm import Synthesizer as Synthesizer
+    from tacit.methods.synthesis.trajectories.algorithm import TrajectorySynthesizer as TrajectorySynthesizer
     from tacit.methods.synthesis.trajectories.algorithm import fit as fit
     from tacit.methods.synthesis.trajectories.pretraining import pretrain as pretrain
     from tacit.methods.synthesis.trajectories.pretraining import public_encoder as public_encoder
 
-_HOMES = {"Synthesizer": "algorithm", "fit": "algorithm", "pretrain": "pretraining", "public_encoder": "pretraining"}
+_HOMES = {
+    "TrajectorySynthesizer": "algorithm",
+    "fit": "algorithm",
+    "pretrain": "pretraining",
+    "public_encoder": "pretraining",
+}
 
-__all__ = ["Synthesizer", "TrajectoriesPlan", "fit", "pretrain", "public_encoder"]
+__all__ = ["TrajectoriesPlan", "TrajectorySynthesizer", "fit", "pretrain", "public_encoder"]
 
 
 def __getattr__(name: str) -> Any:

@@ -37,7 +37,7 @@ from tacit.methods.synthesis.training import Observe, Training, starting_point
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, FragmentModel, StartLoss
 from tacit.methods.synthesis.trajectories.networks import Around
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS, TrajectoriesPlan
-from tacit.methods.synthesis.trajectories.pretraining import Pretrained, pretrain
+from tacit.methods.synthesis.trajectories.pretraining import PretrainedModels, pretrain
 from tacit.methods.synthesis.trajectories.stitching import Populated, Stitched, drawn_again, picked, stitch, weights_of
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Objective
@@ -55,7 +55,7 @@ CANDIDATES, MOST_CANDIDATES = 6, 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Synthesizer:
+class TrajectorySynthesizer:
     """Models of first observations and of fragments that have left the vault.
 
     Args:
@@ -81,7 +81,7 @@ class Synthesizer:
 
     def models(self) -> tuple[Denoiser, FragmentModel]:
         """The models of first observations and of fragments with their released weights."""
-        models = Pretrained(self.encoder, self.starts, self.fragments, "released").models(self.plan)
+        models = PretrainedModels(self.encoder, self.starts, self.fragments, "released").models(self.plan)
         for model in models:
             show(self.plan, model, self.histograms, self.sums)
         return models
@@ -216,13 +216,13 @@ def fit(
     plan: TrajectoriesPlan,
     vault: Vault,
     *,
-    pretrained: Pretrained | None = None,
+    pretrained: PretrainedModels | None = None,
     folder: Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     observe: Observe | None = None,
     device: str = "cpu",
-) -> Release[Synthesizer]:
+) -> Release[TrajectorySynthesizer]:
     """Train a synthesizer of trajectories under the plan's promise.
 
     Args:
@@ -261,4 +261,4 @@ def fit(
         training.descend(part.name, objectives[part.name], learning_rate=rate, observe=observe)
     training.ask_histograms()
     weights = training.average(STARTS), training.average(FRAGMENTS)
-    return training.release(Synthesizer(plan, begins.encoder, *weights, *training.histograms))
+    return training.release(TrajectorySynthesizer(plan, begins.encoder, *weights, *training.histograms))

@@ -52,7 +52,7 @@ LEAST_STEP = 1e-6
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class PretrainedModels:
     """A starting point that owes nothing to private data."""
 
     encoder: Encoder  # the public constants of the encoding
@@ -109,7 +109,7 @@ def pretrain(
     seed: int,
     progress: PublicProgress | None = None,
     device: str = "cpu",
-) -> Pretrained:
+) -> PretrainedModels:
     """Train on public trajectories as `plan.pretraining` says; with None, return random weights.
 
     Args:
@@ -156,7 +156,7 @@ def pretrain(
             _train(starts, begins, first, fewer, None),
             _train(fragments, objective, batches, config, progress),
         ]
-    return Pretrained(encoder, averages[0], averages[1], provenance)
+    return PretrainedModels(encoder, averages[0], averages[1], provenance)
 
 
 def _train(
