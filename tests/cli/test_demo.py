@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from stored_pages import blocks, charts, table
 from tacit import hub
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
@@ -79,46 +81,45 @@ def test_the_report_compares_with_the_simulated_truth(demo: Path) -> None:
     page = (demo / "report.html").read_text()
     for words in ("Simulated data.", "Marginal", "Inside walls", "Independent columns", "Noise only", "far starts"):
         assert words in page, words
-    report = json.loads((demo / "run.json").read_text())["report"]
-    labels = {row["label"] for row in report["returns"]}
-    assert labels == {"Protected rows", "Synthetic rows", "Independent columns", "Noise only", "Straight at the goal"}
+    returns, scores = table(demo, "usefulness"), table(demo, "closeness")
+    assert set(returns) == {
+        "Protected rows",
+        "Synthetic rows",
+        "Independent columns",
+        "Noise only",
+        "Straight at the goal",
+    }
     assert "These agents have not learned the task." in page  # ten steps of training
-    assert {row["starts"] for row in report["returns"]} == {"all starts", "far starts"}
-    assert [panel["kind"] for panel in report["map"]["panels"]] == ["reference", "synthetic"]
-    scores = {score["measure"]: score for score in report["scores"]}
-    assert scores["Marginal"]["ceiling"] > 0.97
-    assert dict(scores["Correlation"]["controls"])["Noise only"] < scores["Correlation"]["ceiling"]
+    assert set(returns["Noise only"]) == {"From all starts", "From far starts", "Seeds"}
+    assert list(charts(demo, "map")) == ["Protected rows", "Synthetic rows"]
+    assert float(scores["Marginal"]["Real against real"]) > 0.97
+    assert float(scores["Correlation"]["Noise only"]) < float(scores["Correlation"]["Real against real"])
 
 
 def test_the_report_looks_at_single_rows_and_costs(demo: Path) -> None:
-    report = json.loads((demo / "run.json").read_text())["report"]
-    assert [(points["label"], len(points["positions"])) for points in report["embedding"]] in (
-        [],  # without scikit-learn
-        [("Protected rows", 60), ("Synthetic rows", 60)],
-    )
-    nearest = report["nearest"]
-    assert len(nearest["protected"]) == len(nearest["others"]) == 101
-    share, low, high = nearest["nearer"]
-    assert abs(share - 0.5) <= 2 * (high - low)  # about eight standard deviations
-    (cost,) = report["synthesizers"]
-    assert cost["label"] == "privorl"
-    assert [name for name, _ in cost["seconds"]] == ["Training with privacy", "Sampling"]
+    pictures = charts(demo, "picture")
+    assert list(pictures) in ([], ["Together", "Protected rows", "Synthetic rows"])  # none without scikit-learn
+    assert all(drawing.count("h0") == 60 for label, drawing in pictures.items() if label != "Together")
+    (words,) = [block["lines"] for block in blocks(demo, "copies") if "lines" in block]
+    share, _, low, high, _ = (float(percent) for percent in re.findall(r"([\d.]+) %", " ".join(words[:2])))
+    assert abs(share - 50) <= 2 * (high - low)  # about eight standard deviations
+    (cells,) = table(demo, "synthesizers").values()
+    assert list(cells) == ["Training with privacy", "Sampling", "Peak memory"]
+    assert list(table(demo, "synthesizers")) == ["privorl"]
     assert "Whether anybody was copied" in (demo / "report.html").read_text()
 
 
 def test_other_synthesizers_and_attacks_on_demand(tmp_path: Path) -> None:
     assert main([*WORDS, str(tmp_path / "run"), "--compare", "privsyn", "--audit"]) == 0
-    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
-    marginal = next(score for score in report["scores"] if score["measure"] == "Marginal")
-    assert [name for name, _ in marginal["rivals"]] == ["privsyn"]
-    assert [name for name, _ in marginal["controls"]] == ["Independent columns", "Noise only"]
-    assert "privsyn" in {row["label"] for row in report["returns"]}
-    assert [cost["label"] for cost in report["synthesizers"]] == ["privorl", "privsyn"]
-    (audit,) = report["audits"]
-    assert audit["lower"] <= audit["certified"] == 8.0
-    assert 0 <= audit["correct"] <= audit["guesses"] <= 40
-    (attack,) = report["attacks"]
-    assert [caught["false_alarms"] for caught in attack["caught"]] == [0.1, 0.01]
+    marginal = table(tmp_path / "run", "closeness")["Marginal"]
+    assert list(marginal) == ["Synthetic", "Real against real", "privsyn", "Independent columns", "Noise only"]
+    assert "privsyn" in table(tmp_path / "run", "usefulness")
+    assert list(table(tmp_path / "run", "synthesizers")) == ["privorl", "privsyn"]
+    audit, attack = table(tmp_path / "run", "attacks").values()
+    assert float(audit["ε at least"]) <= float(audit["ε promised"]) == 8.0
+    right, guesses = map(int, audit["Right guesses"].split(" of "))
+    assert 0 <= right <= guesses <= 40
+    assert list(attack) == ["Caught at 10 % false alarms", "Caught at 1 % false alarms"]
     view = Ledger.read(tmp_path / "run" / "ledger")  # that of the release alone
     assert [(plan.claimed, plan.steps) for plan in view.plans()] == [(12, 12)]
     assert view.void_reason is None

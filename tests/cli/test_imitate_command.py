@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from tests.data.test_position_files import geometry, geopackage
 from tests.private_files import open_to_others
 
+from stored_pages import blocks, table
 from tacit import hub
 from tacit.cli import main
 from tacit.data.mobility.grids import H3Grid, RegularGrid
@@ -127,11 +129,10 @@ def test_a_run_releases_a_simulator_with_its_certificate(imitated: Path, capsys:
 
 
 def test_the_report_compares_with_simulated_people_and_is_made_again(imitated: Path, tmp_path: Path) -> None:
-    stored = json.loads((imitated / "run.json").read_text())["report"]
-    names = [line["measure"] for line in stored["lines"]]
-    assert {"SEQ", "DailyLoc", "Motif", "OD"} <= set(names)
-    assert all(line["control"]["value"] > 0 for line in stored["lines"])
-    assert [line["usable"] for line in stored["advice"]] == [False, False]
+    rows = table(imitated, "close")
+    assert {"All seven of the order of a day", "Places a day", "From where to where"} <= set(rows)
+    assert all(float(cells["Noise alone"]) > 0 for cells in rows.values())
+    assert any(block.get("heading") == "What must not be read from it." for block in blocks(imitated, "answer"))
     assert "Simulated people" in (imitated / "map.html").read_text()
     copy = shutil.copytree(imitated, tmp_path / "copy")
     page = (copy / "report.html").read_text()
@@ -144,11 +145,10 @@ def test_the_map_of_many_people_says_how_fine_it_can_be_read(tmp_path: Path) -> 
     assert imitate.blurred(map_advice(1e-9, 100)) == ()
     words = ("--city", "400", "--days", "2", "--delta", "1e-4", "--epsilon", "8", "--method", "epr")
     assert run("imitate", *words, "--out", str(tmp_path / "run")) == 0
-    told = json.loads((tmp_path / "run" / "run.json").read_text())["report"]["advice"][0]
-    cells = f"a map of at most {told['most_cells']:,} cells can be read cell by cell, and this one has 3,721."
+    told = " ".join(block["text"] for block in blocks(tmp_path / "run", "answer") if "text" in block)
+    (most,) = re.findall(r"Visits by half-hour: .*? read single cells on maps of at most ([\d,]+) cells alone", told)
     page = (tmp_path / "run" / "map.html").read_text()
-    assert not told["usable"]
-    assert cells in page
+    assert f"a map of at most {most} cells can be read cell by cell, and this one has 3,721." in page
     assert "NOT TO BE USED" not in page
 
 
@@ -204,7 +204,7 @@ def test_points_in_and_nothing_of_them_in_the_report(
     assert not release.certificate.simulated
     assert hub.notes(tmp_path / "run" / "simulator") == {"zone": "Asia/Shanghai"}
     stored = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
-    assert stored["lines"] == []
+    assert blocks(tmp_path / "run", "close") == []
     assert stored["costs"] == []
     assert "Simulated people" not in (tmp_path / "run" / "map.html").read_text()
     assert not (tmp_path / "run" / "private").exists()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from stored_pages import blocks, charts, table
 from tacit import hub
 from tacit.cli import main
 from tacit.data.spec import Box, Discrete, PublicSpec
@@ -109,19 +112,18 @@ def test_a_run_releases_a_policy_with_its_certificate(taught: Path) -> None:
 
 
 def test_the_report_shows_agreement_and_compares(taught: Path) -> None:
-    stored = json.loads((taught / "run.json").read_text())
-    report = stored["report"]
-    assert [row["role"] for row in report["returns"]] == ["ceiling", "experts", "released", "floor"]
-    assert all(row["low"] <= row["mean"] <= row["high"] for row in report["returns"])
-    votes, value = report["votes"], hub.load(taught / "policy").value
-    assert len(votes["positions"]) == len(votes["share"]) == 1_000
-    names = populations.world("cart_pole").dimensions
-    i, j = names.index(votes["x"]), names.index(votes["y"])
-    assert np.array_equal(votes["positions"], value.agreement.states[0][:, [i, j]].astype(float).tolist())
-    assert np.array_equal(votes["choice"], value.agreement.shares[0].argmax(axis=1))
-    assert report["level"] == "logs"
+    assert list(table(taught, "returns")) == [
+        *("the same without noise", "the experts themselves", "epsilon 8, released", "actions at random"),
+    ]
+    drawn, value = charts(taught, "agreement")["What they choose"], hub.load(taught / "policy").value
+    title = re.findall(r'aria-label="The experts\' choice over ([\w ]+) and ([\w ]+): action 0 at (\d+) %', drawn)[0]
+    assert {*title[:2]} <= {*populations.world("cart_pole").dimensions}
+    assert int(title[2]) == round(100 * float(np.mean(value.agreement.shares[0].argmax(axis=1) == 0)))
+    marks = re.findall(r'class="vote [^"]*" stroke-opacity="[^"]*" d="([^"]*)"', drawn)
+    assert sum(path.count("M") for path in marks) == 1_000
     page = (taught / "report.html").read_text()
     assert "Where the experts agree" in page
+    assert "Protected: the experts' logs" in html.unescape(page)
     (taught / "report.html").unlink()
     assert run("report", str(taught)) == 0
     assert (taught / "report.html").read_text() == page
@@ -144,11 +146,9 @@ def test_logs_that_memory_does_not_hold_teach_the_same(
     assert run(*POLES, "--out", str(tmp_path / "run")) == 0
     assert list((tmp_path / "scratch").iterdir()) == []
     assert sorted(written) == ["logs", "random"]
-    rows, others = (
-        json.loads((folder / "run.json").read_text())["report"]["returns"] for folder in (taught, tmp_path / "run")
-    )
-    assert rows[:2] == others[:2]
-    assert [row["role"] for row in rows[:2]] == ["ceiling", "experts"]
+    rows, others = (table(folder, "returns") for folder in (taught, tmp_path / "run"))
+    for label in ("the same without noise", "the experts themselves"):
+        assert rows[label] == others[label]
 
 
 def test_it_plays_and_is_exported(taught: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,8 +192,8 @@ def test_logs_of_real_experts_are_enough(tmp_path: Path, capsys: pytest.CaptureF
     assert certificate.verify().private
     assert not certificate.simulated
     report = json.loads((out / "run.json").read_text())["report"]
-    assert (report["world"], report["returns"], report["costs"]) == (None, [], [])
-    assert (report["votes"]["x"], report["votes"]["y"]) == ("observation_0", "observation_1")
+    assert (blocks(out, "returns"), report["costs"]) == ([], [])
+    assert "over observation_0 and observation_1:" in charts(out, "agreement")["What they choose"]
     assert hub.notes(out / "policy") == {}
     assert run("play", str(out / "policy")) == 2
     assert "the policy says no environment" in capsys.readouterr().err
@@ -213,8 +213,9 @@ def test_of_discrete_observations_every_state_is_asked_for(tmp_path: Path) -> No
     assert run("learn", str(logs), "--out", str(out), "--population", "50", *PROMISE) == 0
     value = hub.load(out / "policy").value
     assert np.array_equal(value.agreement.states[0], np.arange(6))
-    report = json.loads((out / "run.json").read_text())["report"]
-    assert [x for x, _ in report["votes"]["positions"]] == [0, 1, 2, 3, 4, 5]
+    drawn = charts(out, "agreement")["What they choose"]
+    marks = re.findall(r'class="vote [^"]*" stroke-opacity="[^"]*" d="([^"]*)"', drawn)
+    assert sum(path.count("M") for path in marks) == 6
 
 
 def test_policies_of_real_experts_are_played_in_secret(policies: Path, tmp_path: Path) -> None:
@@ -226,8 +227,8 @@ def test_policies_of_real_experts_are_played_in_secret(policies: Path, tmp_path:
         assert run(*words, "--out", str(tmp_path / name)) == 0
         thetas.append(hub.load(tmp_path / name / "policy").value.theta)
         assert not Certificate.load(tmp_path / name / "certificate.json").simulated
-        report = json.loads((tmp_path / name / "run.json").read_text())["report"]
-        assert [row["role"] for row in report["returns"]] == ["released"]
+        assert blocks(tmp_path / name, "returns") == []  # of real experts' policy nothing else is measured
+        assert "an episode under this policy returns about" in (tmp_path / name / "report.html").read_text()
     assert not np.array_equal(*thetas)
 
 
@@ -251,10 +252,13 @@ def test_asked_policies_are_all_that_is_protected(policies: Path, tmp_path: Path
     value = hub.load(tmp_path / "run" / "policy").value
     assert isinstance(value.plan, Consensus)
     assert value.plan.clone is None
-    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
-    assert report["level"] == "policies"
-    assert report["consensus"]["lengths"] == value.prefixes[0].lengths.tolist()
-    assert [row["role"] for row in report["returns"]] == ["experts", "released", "floor"]
+    lengths = value.prefixes[0].lengths
+    drawn = charts(tmp_path / "run", "consensus")["Released prefixes"]
+    assert f"Lengths of {len(lengths)} released prefixes, from {lengths.min()} to {lengths.max()} steps" in drawn
+    assert list(table(tmp_path / "run", "returns")) == [
+        *("the experts themselves", "epsilon 30, released", "actions at random"),
+    ]
+    assert "only the experts' policies" in html.unescape((tmp_path / "run" / "report.html").read_text())
     assert "not protected" in (tmp_path / "run" / "policy" / "README.md").read_text().lower()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from test_synthesize import CANARY, PROMISE, SPEC, write_records
 
+from stored_pages import charts, table
 from tacit import hub
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
@@ -65,9 +66,9 @@ def test_whole_trajectories_are_released_sampled_and_shown(visits: Path, capsys:
     certificate = Certificate.load(run / "certificate.json")
     assert certificate.verify().private
     assert [part["name"] for part in certificate.parts] == ["starts", "fragments"]
-    stored = json.loads((run / "run.json").read_text())["report"]
-    assert stored["reference"] is None
-    assert [drawing["kind"] for drawing in stored["whole_trajectories"]["drawings"]] == ["synthetic"]
+    drawn = charts(run, "whole_trajectories")
+    assert "Synthetic trajectories" in drawn
+    assert "Protected trajectories" not in drawn
     page = (run / "report.html").read_text()
     assert '<section id="whole_trajectories">' in page
     for path in run.rglob("*"):
@@ -126,11 +127,11 @@ def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monk
         patch.setattr(tables, "train_encoder", functools.partial(trajscore.train_encoder, steps=20))
         patch.setattr(tables, "picture", lambda *rows, seed: ())
         assert main([*line, *public, "--world", "ring", "--out", str(run)]) == 0
-    stored = json.loads((run / "run.json").read_text())["report"]
-    assert [drawing["kind"] for drawing in stored["whole_trajectories"]["drawings"]] == ["reference", "synthetic"]
-    assert any(way["stitches"] for way in stored["whole_trajectories"]["drawings"][1]["trajectories"])
-    measures = {score["measure"] for score in stored["scores"]}
-    assert {"Marginal", "TrajScore", "Next position", "Step inside a fragment"} <= measures
+    drawn = charts(run, "whole_trajectories")
+    assert {"Protected trajectories", "Synthetic trajectories"} <= set(drawn)
+    assert 'class="path-stitch"' in drawn["Synthetic trajectories"]
+    measures = {**table(run, "closeness"), **table(run, "world")}
+    assert {"Marginal", "TrajScore", "Next position", "Step inside a fragment"} <= set(measures)
     page = (run / "report.html").read_text()
     assert 'class="path-stitch"' in page
     assert '<section id="map">' in page

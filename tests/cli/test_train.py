@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from tests.private_files import open_to_others
 
+from stored_pages import charts, table
 from tacit import hub
 from tacit.cli import main, train
 from tacit.privacy.certificate.certificate import Certificate
@@ -58,16 +60,16 @@ def test_a_run_releases_a_policy_and_keeps_the_register_apart(trained: Path) -> 
 
 
 def test_the_report_compares_with_a_ceiling_and_a_floor(trained: Path) -> None:
-    report = json.loads((trained / "run.json").read_text())["report"]
-    labels = [(row["label"], row["role"], row["runs"]) for row in report["outcomes"]]
-    assert labels == [
-        ("the same without noise", "ceiling", 2),
-        ("epsilon 8", "compared", 2),
-        ("epsilon 1, released", "released", 1),
-        ("noise alone", "floor", 2),
+    rows = table(trained, "learning")
+    assert [(label, cells["Runs"]) for label, cells in rows.items()] == [
+        ("the same without noise", "2"),
+        ("epsilon 8", "2"),
+        ("epsilon 1, released", "1"),
+        ("noise alone", "2"),
     ]
-    assert [curve["people"] for curve in report["curves"]] == [[0, 6, 12, 18, 24]] * 4
-    assert all(0 < row["low"] <= row["mean"] <= row["high"] <= 20 for row in report["outcomes"])
+    lines = re.findall(r'class="line [\w-]+" d="([^"]+)"', charts(trained, "learning")["While learning"])
+    assert [line.count("L") for line in lines] == [4] * 4  # after 0, 6, 12, 18 and 24 people
+    assert all(0 < float(cells["Return"].split()[0]) <= 20 for cells in rows.values())
     page = (trained / "report.html").read_text()
     assert "In CartPole-v1, an episode under this policy returns about" in page
     (trained / "report.html").unlink()
@@ -179,8 +181,7 @@ def test_a_report_that_failed_is_made_again_with_other_options(tmp_path: Path, m
     weights = (tmp_path / "run" / "policy" / "model.safetensors").read_bytes()
     shutil.rmtree(tmp_path / "run" / "private")  # nobody is met any more
     assert run(*words, "--compare", "4", "--runs", "1", "--resume") == 0
-    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
-    assert [row["label"] for row in report["outcomes"]][1] == "epsilon 4"
+    assert list(table(tmp_path / "run", "learning"))[1] == "epsilon 4"
     assert (tmp_path / "run" / "policy" / "model.safetensors").read_bytes() == weights
 
 
@@ -217,15 +218,14 @@ def test_people_who_return_count_as_often_as_the_plan_says(tmp_path: Path) -> No
     people = [name for line in met if line["kind"] == "reserve" for name in line["people"]]
     assert len(people) == 24
     assert len(set(people)) == 12
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["report"]["people"] == 12
+    assert "at most 12<" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_another_environment_needs_bounds_and_is_not_compared(tmp_path: Path) -> None:
     (tmp_path / "bounds.json").write_text('{"reward": [-17, 0]}')
     words = ("train", "Pendulum-v1", *TINY, "--horizon", "6", "--policy", "log-linear", "--repeat", "2")
     assert run(*words, "--bounds", str(tmp_path / "bounds.json"), "--out", str(tmp_path / "run")) == 0
-    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
-    assert [row["role"] for row in report["outcomes"]] == ["released"]
+    assert list(table(tmp_path / "run", "learning")) == ["epsilon 1, released"]
     assert hub.load(tmp_path / "run" / "policy").value.plan.horizon == 3
 
 
@@ -239,9 +239,10 @@ def test_votes_are_played_in_short_episodes_and_released_with_their_promise(
     plan = release.value.plan
     assert (plan.directions, plan.episode_length, plan.radius, plan.rounds) == (2, 10, 0.3, 4)
     assert release.value.policy.network.sizes == (4, 2)
-    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
-    assert [row["role"] for row in report["outcomes"]] == ["ceiling", "released", "floor"]
-    assert report["outcomes"][1]["mean"] == report["outcomes"][1]["greedy"]  # a policy of votes acts without chance
+    rows = table(tmp_path / "run", "learning")
+    assert list(rows) == ["the same without noise", "epsilon 1, released", "noise alone"]
+    released = rows["epsilon 1, released"]
+    assert released["Return"] == released["Greedy"]  # a policy of votes acts without chance
     assert run("play", str(tmp_path / "run" / "policy"), "--episodes", "1") == 0
 
 
@@ -256,8 +257,8 @@ def test_votes_are_turned_round_by_themselves_where_that_is_asked_for(
     (part,) = certificate.to_json()["parts"]
     assert (part["kind"], part["answers"]) == ("randomized_responses", 2)
     assert hub.load(tmp_path / "run" / "policy").value.plan.answers == "randomized"
-    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
-    assert [row["role"] for row in report["outcomes"]] == ["ceiling", "released", "floor"]
+    rows = table(tmp_path / "run", "learning")
+    assert list(rows) == ["the same without noise", "epsilon 1, released", "noise alone"]
 
 
 def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,8 +271,7 @@ def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.Capture
     assert not certificate.verify().private
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.index("Not private.") < page.index("<h1>")
-    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
-    assert [row["label"] for row in report["outcomes"]] == [
+    assert list(table(tmp_path / "run", "learning")) == [
         *("corrected recipe without noise", "the published recipe, released", "corrected recipe, noise alone"),
     ]
     assert run("play", str(tmp_path / "run" / "policy"), "--episodes", "1") == 0

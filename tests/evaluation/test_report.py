@@ -11,27 +11,21 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.errors import CertificateError, DataError
-from tacit.evaluation.report import (
-    Correlation,
-    Curve,
-    Histogram,
-    Map,
-    Points,
-    Report,
-    Return,
-    Score,
-    histogram,
-    render,
-)
+from tacit.errors import CertificateError, DataError, FileError
+from tacit.evaluation.report import Report, render
+from tacit.evaluation.report.blocks import Chart
 from tacit.evaluation.report.charts import Axis, heat_map, nice, number, shorten, upward
+from tacit.evaluation.report.evidence import Histogram, Points, Score, histogram
+from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Return, sections
 from tacit.evaluation.report.tables import correlation
+from tacit.evaluation.report.whole_trajectories import plane_of_cells
 from tacit.privacy.accounting.events import ComposedEvent, GaussianEvent, SelfComposedEvent
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.certificate import Certificate
@@ -62,50 +56,57 @@ CERTIFICATE = {
 }
 
 
-def private_report() -> Report:
-    """What a report on private people's records may hold: the promise and the synthetic rows."""
+def private_fields() -> dict[str, Any]:
+    """What the page on private people's records may show: the promise and the synthetic rows."""
     generator = np.random.default_rng(0)
+    return {
+        "marginals": (histogram("heart rate", "1/min", (0.0, 200.0), generator.normal(80, 20, 1000)),),
+        "correlation": Correlation(("a", "b"), np.array([[1.0, -0.5], [-0.5, 1.0]])),
+        "scores": (Score("Next position error", "lower is better", 0.02, public=True),),
+    }
+
+
+def private_report(
+    *, title: str = "ICU stays", certificate: Any = CERTIFICATE, costs: Any = (), verify: Any = None, **changes: Any
+) -> Report:
     return Report(
-        title="ICU stays",
-        certificate=CERTIFICATE,
-        verify=("tacit certificate verify certificate.json",),
-        marginals=(histogram("heart rate", "1/min", (0.0, 200.0), generator.normal(80, 20, 1000)),),
-        correlation=Correlation(("a", "b"), np.array([[1.0, -0.5], [-0.5, 1.0]])),
-        scores=(Score("Next position error", "lower is better", 0.02, public=True),),
+        title=title,
+        certificate=certificate,
+        sections=sections(certificate, **private_fields() | changes),
+        verify=("tacit certificate verify certificate.json",) if verify is None else verify,
+        costs=costs,
+        shows_records=changes.get("reference") == "simulated",
     )
 
 
-def full_report(text: str = "Synthetic") -> Report:
+def full_fields(text: str = "Synthetic") -> dict[str, Any]:
     generator = np.random.default_rng(0)
     rows = generator.normal(80, 20, (2, 1000))
     steps = np.arange(5.0)
     names = (f"{text} a", "b")
-    return dataclasses.replace(
-        private_report(),
-        title=f"{text} title",
-        reference="simulated",
-        verify=(f"verify {text}",),
-        map=Map(
-            ("####", "#OO#", "####"),
-            0.7,
-            (1.0, 2.0),
+    return {
+        "title": f"{text} title",
+        "reference": "simulated",
+        "verify": (f"verify {text}",),
+        "map": Map(
+            plane_of_cells(("####", "#OO#", "####"), 0.7, (1.0, 2.0)),
             (
                 Points("Real", "reference", generator.uniform(0.4, 1.2, (50, 2))),
                 Points(text, "synthetic", generator.uniform(0.4, 1.2, (50, 2))),
             ),
         ),
-        scores=(Score(text, f"{text} meaning", 0.96, False, 0.99, (("Noise only", 0.7), (text, 0.5))),),
-        marginals=(histogram(text, text, (0.0, 200.0), rows[0], rows[1]),),
-        correlation=Correlation(names, np.eye(2), np.array([[1.0, 0.25], [0.25, 1.0]])),
-        returns=tuple(
+        "scores": (Score(text, f"{text} meaning", 0.96, False, 0.99, (("Noise only", 0.7), (text, 0.5))),),
+        "marginals": (histogram(text, text, (0.0, 200.0), rows[0], rows[1]),),
+        "correlation": Correlation(names, np.eye(2), np.array([[1.0, 0.25], [0.25, 1.0]])),
+        "returns": tuple(
             Return(f"{label}", kind, starts, 50.0, 40.0, 61.0, 3)
             for starts in ("all starts", text)
             for label, kind in (("Real", "reference"), (text, "synthetic"), ("Noise only", "control"))
         ),
-        curves=(Curve(text, "synthetic", steps, steps, steps - 1, steps + 1),),
-        return_unit=text,
-        costs=((text, text),),
-        certificate={
+        "curves": (Curve(text, "synthetic", steps, steps, steps - 1, steps + 1),),
+        "unit": text,
+        "costs": ((text, text),),
+        "certificate": {
             **CERTIFICATE,
             "simulated": True,
             "sentence": text,
@@ -114,7 +115,11 @@ def full_report(text: str = "Synthetic") -> Report:
             "note": {"deep": {"deeper": {text: text}}},
             text: [{text: text}],
         },
-    )
+    }
+
+
+def full_report(text: str = "Synthetic", **changes: Any) -> Report:
+    return private_report(**full_fields(text) | changes)
 
 
 class Page(HTMLParser):
@@ -176,15 +181,13 @@ def test_the_promise_comes_first_and_every_section_is_there() -> None:
 def test_the_method_stands_at_the_top_and_its_steps_among_the_costs() -> None:
     parts = [{"kind": "poisson_sum", "name": "denoiser", "steps": 1_500}, {"kind": "once", "name": "choice"}]
     method = {"method": "synthesis of transitions (PrivORL-n)", "parts": parts}
-    page = render(dataclasses.replace(private_report(), certificate=CERTIFICATE | method, costs=(("Parameters", "9"),)))
+    page = render(private_report(certificate=CERTIFICATE | method, costs=(("Parameters", "9"),)))
     assert page.index("synthesis of transitions (PrivORL-n)") < page.index("Privacy loss")
     assert "<dt>Private steps</dt><dd>1,500</dd>" in page
     assert "Time and memory could depend on the records" in page
     assert '<dd class="words">every patient</dd>' in page
     assert "could depend" not in render(
-        dataclasses.replace(
-            private_report(), certificate=CERTIFICATE | method | {"simulated": True}, costs=(("a", "b"),)
-        )
+        private_report(certificate=CERTIFICATE | method | {"simulated": True}, costs=(("a", "b"),))
     )
 
 
@@ -202,18 +205,18 @@ def test_columns_have_the_names_of_files_and_stay_apart_where_they_are_cut() -> 
 
 
 def test_a_glance_says_what_went_in_came_out_is_promised_and_is_worth() -> None:
-    private = dataclasses.replace(private_report(), drawn="2,000 synthetic rows")
+    private = private_report(drawn="2,000 synthetic rows")
     glance = Page(render(private)).text.split("The promise")[0]
     assert "records, which stay sealed" in glance
     assert "of a public population of 50,000; unit: patient" in glance
     assert "2,000 synthetic rows" in glance
     assert "ε = 4.378" in glance  # rounded up
     assert "not measured here" in glance
-    simulated = dataclasses.replace(full_report(), drawn="2,000 synthetic rows")
+    simulated = full_report(drawn="2,000 synthetic rows")
     glance = Page(render(simulated)).text.split("The promise")[0]
     assert "simulated records" in glance
     assert "50: Real; 50: Noise only" in glance
-    without = dataclasses.replace(simulated, returns=())
+    without = full_report(drawn="2,000 synthetic rows", returns=())
     assert "0.99 between halves of the records" in Page(render(without)).text.split("The promise")[0]
 
 
@@ -230,23 +233,21 @@ def test_a_private_report_shows_no_real_data_and_says_so() -> None:
 
 @pytest.mark.parametrize("section", ["map", "scores", "marginals", "correlation", "returns", "curves"])
 def test_values_from_real_rows_need_a_declared_public_source(section: str) -> None:
-    full = full_report()
-    shown = {"map": full.map, "scores": full.scores, "marginals": full.marginals, "correlation": full.correlation}
-    curve = dataclasses.replace(full.curves[0], kind="reference")
-    value = shown.get(section) or {"returns": full.returns, "curves": (curve,)}[section]
+    full = full_fields()
+    value = {**full, "curves": (dataclasses.replace(full["curves"][0], kind="reference"),)}[section]
     with pytest.raises(DataError, match=f"reference rows are shown .{section}"):
-        dataclasses.replace(private_report(), **{section: value})
-    dataclasses.replace(private_report(), reference="public", **{section: value})
+        private_report(**{section: value})
+    private_report(reference="public", **{section: value})
 
 
 def test_rows_are_called_simulated_only_if_the_certificate_says_so() -> None:
     with pytest.raises(DataError, match="called simulated"):
-        dataclasses.replace(full_report(), certificate=CERTIFICATE)
+        full_report(certificate=CERTIFICATE)
 
 
 def test_a_broken_promise_has_a_banner_and_no_figures() -> None:
     broken = {**CERTIFICATE, "private": False, "epsilon": "inf", "reasons": ["the ledger is void: seed <b>"]}
-    text = render(dataclasses.replace(private_report(), certificate=broken))
+    text = render(private_report(certificate=broken))
     page = Page(text)
     assert "Do not publish this release: the ledger is void: seed <b>." in page.text
     assert "<b>" not in text
@@ -256,12 +257,12 @@ def test_a_broken_promise_has_a_banner_and_no_figures() -> None:
     assert "Not private." not in Page(render(private_report())).text
     for doubtful in ("true", 1, None):  # only a literal true is a promise
         doubted = {**CERTIFICATE, "private": doubtful}
-        assert "Not private." in Page(render(dataclasses.replace(private_report(), certificate=doubted))).text
+        assert "Not private." in Page(render(private_report(certificate=doubted))).text
 
 
 def test_a_weak_promise_is_called_weak() -> None:
     weak = {**CERTIFICATE, "mu": 5.0, "epsilon": 30.0, "profile": []}
-    page = Page(render(dataclasses.replace(private_report(), certificate=weak)))
+    page = Page(render(private_report(certificate=weak)))
     assert "limits, but only weakly" in page.text
     assert "This release limits how well" not in page.text
     assert "only weakly" not in Page(render(private_report())).text
@@ -299,7 +300,7 @@ def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
         assumptions=[],
         not_protected=["What all patients have in common."],
     )
-    page = Page(render(dataclasses.replace(private_report(), certificate=certificate.to_json())))
+    page = Page(render(private_report(certificate=certificate.to_json())))
     assert "4.378" in page.text  # the golden epsilon of mu = 1 at 1e-5
     assert certificate.sentence in page.text
     assert certificate.digest in page.text
@@ -313,7 +314,7 @@ def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
 def test_an_incomplete_certificate_is_refused(field: str) -> None:
     certificate = {name: value for name, value in CERTIFICATE.items() if name != field}
     with pytest.raises(CertificateError, match=field):
-        render(dataclasses.replace(private_report(), certificate=certificate))
+        render(private_report(certificate=certificate))
 
 
 def test_hostile_text_stays_text() -> None:
@@ -345,6 +346,20 @@ def test_every_chart_has_a_text_alternative_and_finite_numbers() -> None:
         assert len(tree[0].text or "") > 15
         assert tree.get("aria-label") == tree[0].text
         assert not re.search(r"nan|inf", " ".join(v for e in tree.iter() for k, v in e.items() if k != "aria-label"))
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    ["<svg><script>alert(1)</script></svg>", '<svg onload="x"><title>t</title></svg>', '<svg><a href="x">t</a></svg>'],
+)
+def test_a_drawing_holds_plain_shapes_alone(drawing: str) -> None:
+    with pytest.raises(DataError, match="holds something else"):
+        Chart("label", "note", drawing)
+    stored = full_report().to_json()
+    (chart,) = next(section for section in stored["sections"] if section["id"] == "map")["blocks"][0]["blocks"][:1]
+    chart["drawing"] = drawing
+    with pytest.raises(FileError, match="damaged or of another version"):
+        Report.from_json(stored, CERTIFICATE)
 
 
 def test_the_pages_palette_is_defined_for_both_schemes() -> None:
@@ -382,8 +397,8 @@ def test_histogram_shares_sum_to_one_and_clip_to_the_bounds() -> None:
 def test_extreme_inputs_still_draw() -> None:
     long = "a very long name " * 20
     flat = np.zeros(3)
-    report = dataclasses.replace(
-        full_report(long),
+    report = full_report(
+        long,
         marginals=(Histogram(long, "", np.array([0.0, 1.0]), np.zeros(1)),),
         curves=(Curve("flat", "control", flat, flat, flat, flat),),
         correlation=Correlation((long,) * 60, np.full((60, 60), -1.0)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from pathlib import Path
@@ -14,8 +13,8 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import FileError
-from tacit.evaluation.report import EvaluationReport, Report, render, storage
-from tacit.evaluation.report.evaluation import Overlap, ValueLine, cautions, value_lines, value_surface
+from tacit.evaluation.report import Report, render
+from tacit.evaluation.report.evaluation import cautions, sections, value_lines, value_surface
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
 
@@ -47,21 +46,39 @@ def spec(observation: Box | Discrete) -> PublicSpec:
     return PublicSpec(observation, Discrete(2), Box((0.0,), (1.0,)), "declared")
 
 
-def report(text: str = "the policy that made the records", **changes: Any) -> EvaluationReport:
-    base = EvaluationReport(
+def evaluated(text: str = "both count", **changes: Any) -> Evaluation:
+    return Evaluation(
+        **{
+            "method": "m",
+            "value": 0.70543,
+            "interval": interval(words=text),
+            "theta": np.linspace(0.2, 0.9, 5),
+            "features": OneHot(5),
+            "limits": (0.0, 1.0),
+            "diagnostics": {text: 3.0, "words": "none of one cell"},
+        }
+        | changes
+    )
+
+
+def report(
+    text: str = "the policy that made the records",
+    *,
+    certificate: Any = EVALUATED,
+    observation: Box | Discrete | None = None,
+    overlap: Any = None,
+    **changes: Any,
+) -> Report:
+    weights = {"edges": np.linspace(-3.0, 3.0, 7).tolist(), "shares": [1 / 6] * 6}
+    overlap = {"log10_weights": weights, "words": ("worth about 12 of 900", text)} if overlap is None else overlap
+    value = evaluated(text, **changes)
+    return Report(
         title=text,
-        certificate=EVALUATED,
+        certificate=certificate,
+        sections=sections(certificate, value, spec(observation or Discrete(5)), policy=text, overlap=overlap or None),
         verify=(f"verify {text}",),
-        policy=text,
-        limits=(0.0, 1.0),
-        value=0.70543,
-        interval=interval(words=text),
-        lines=(ValueLine(text, np.arange(5.0), np.linspace(0.2, 0.9, 5), discrete=True),),
-        diagnostics=((text, text),),
-        overlap=Overlap(np.linspace(-3.0, 3.0, 7), np.full(6, 1 / 6), ("worth about 12 of 900", text)),
         costs=((text, text),),
     )
-    return dataclasses.replace(base, **changes)
 
 
 def test_the_answer_comes_first_then_the_promise() -> None:
@@ -121,8 +138,8 @@ def test_a_value_at_an_end_of_the_range_is_called_out(
     value: float, declared: list[float] | None, finder: bool, kind: str | None
 ) -> None:
     plan = {**PLAN, "problem": {**PLAN["problem"], "return_range": declared}, "range_finder": finder}  # type: ignore[dict-item]
-    made = report(value=value, interval=interval(low=value / 2, high=0.5 + value / 2))
-    found = cautions(dataclasses.replace(made, certificate={**EVALUATED, "plan": plan}))
+    made = evaluated(value=value, interval=interval(low=value / 2, high=0.5 + value / 2))
+    found = cautions({**EVALUATED, "plan": plan}, made)
     assert found == ([f"The estimate is at an end of the range: the {kind} may be too narrow."] if kind else [])
 
 
@@ -130,13 +147,14 @@ def test_settings_are_explained_and_those_without_effect_left_out() -> None:
     shares = {"scores": 0.1, "centre": 0.2, "gram": 0.2, "scale": 0.1, "range": 0.1}
     plan = {**PLAN, "tau": 0.25, "shares": shares, "range_finder": False, "on_policy": True}
     page = Page(render(report(certificate={**EVALUATED, "plan": plan}))).text.partition("The certificate")[0]
-    assert "assumed spread of the values of states, in shares of the range" in page
-    assert "share of the budget: returns and interval" in page
-    assert "share of the budget: range of values" not in page
-    assert "share of the budget: mean return to begin with" not in page
+    assert "standard deviation of V about its mean in multiples of the range, a public guess" in page
+    assert "None chooses" not in page
+    assert "shares: scores" in page
+    assert "shares: range" not in page
+    assert "shares: centre" not in page
     plan |= {"on_policy": False}
     page = Page(render(report(certificate={**EVALUATED, "plan": plan}))).text
-    assert "share of the budget: mean return to begin with" in page
+    assert "shares: centre" in page
 
 
 def test_values_of_states_are_of_going_on() -> None:
@@ -159,7 +177,7 @@ def test_a_range_that_was_found_is_not_called_public() -> None:
 
 
 def test_a_method_without_a_value_prints_none() -> None:
-    page = Page(render(report(value=None, interval=None, overlap=None)))
+    page = Page(render(report(value=None, interval=None, overlap={})))
     assert "What each state is worth under this policy." in page.text
     assert "Estimate" not in page.text
     ids = [attributes.get("id") for tag, attributes in page.tags if tag == "section"]
@@ -200,7 +218,7 @@ def test_two_dimensions_are_a_surface() -> None:
     assert value_lines(evaluation, spec(box)) == ()
     middles = (np.arange(41) + 0.5) / 41
     np.testing.assert_allclose(surface.values, np.tile(np.cos(np.pi * middles), (41, 1)), atol=1e-6)
-    text = render(report(lines=(), surface=surface))
+    text = render(report(observation=box, theta=theta, features=evaluation.features))
     assert text.count('class="level"') == 16
 
 
@@ -212,25 +230,27 @@ def test_more_dimensions_are_lines_through_the_middle() -> None:
     assert [line.label for line in lines] == ["observation_0", "observation_1", "observation_2"]
     np.testing.assert_allclose(lines[2].values[[0, 60, 120]], [2.5, 0.5, -1.5], atol=1e-6)
     np.testing.assert_allclose(lines[1].values, 0.5, atol=1e-6)
-    assert "the others stay in the middle of their public bounds" in Page(render(report(lines=lines))).text
+    assert (
+        "the others stay in the middle of their public bounds"
+        in Page(render(report(observation=box, theta=evaluation.theta, features=features))).text
+    )
 
 
 def test_an_evaluation_without_a_value_function_has_no_states() -> None:
     evaluation = Evaluation(method="m", value=0.5)
     assert value_lines(evaluation, spec(Discrete(4))) == ()
     assert value_surface(evaluation, spec(Box((0.0, 0.0), (1.0, 1.0)))) is None
-    page = Page(render(report(lines=(), overlap=None)))
+    page = Page(render(report(theta=None, features=None, overlap={})))
     assert "State by state" not in page.text
 
 
 def test_a_stored_report_gives_the_same_page() -> None:
-    full = report(surface=None)
-    stored = json.loads(json.dumps(storage.to_json(full)))
-    assert render(storage.from_json(EvaluationReport, stored, EVALUATED)) == render(full)
-    with pytest.raises(FileError, match="damaged or of another version"):
-        storage.from_json(Report, stored, EVALUATED)
-    with pytest.raises(FileError, match="damaged or of another version"):
-        storage.from_json(EvaluationReport, {**stored, "value": "high"}, EVALUATED)
+    full = report()
+    stored = json.loads(json.dumps(full.to_json(), allow_nan=False))
+    assert render(Report.from_json(stored, EVALUATED)) == render(full)
+    for edited in ({"title": 3}, {"sections": [{"title": "without blocks"}]}, {"more": 1}):
+        with pytest.raises(FileError, match="damaged or of another version"):
+            Report.from_json({**stored, **edited}, EVALUATED)
 
 
 @NEEDS_CHROMIUM

@@ -23,8 +23,8 @@ from tacit.cli.options import require_least
 from tacit.cli.policy_declarations import Align, Complete
 from tacit.data import unit_keys
 from tacit.errors import DataError, FileError
-from tacit.evaluation.report import AlignmentReport, Sample, Wrote
-from tacit.evaluation.report.alignment import Role
+from tacit.evaluation.report import Report, alignment
+from tacit.evaluation.report.alignment import Role, Wrote
 from tacit.methods.alignment import (
     AlignmentPlan,
     People,
@@ -338,8 +338,8 @@ def read_rows(
     return found
 
 
-def report(release: Release[Steered], reward: TextJudge | None, public: Sequence[str], title: str) -> AlignmentReport:
-    """The page's inputs: what the models write on public prompts, at the same draws."""
+def report(release: Release[Steered], reward: TextJudge | None, public: Sequence[str], title: str) -> Report:
+    """The page: what the models write on public prompts, at the same draws."""
     value = release.value
     assert value.writer is not None
     n, tokenizer = value.plan.prompt_tokens, value.writer.tokenizer
@@ -361,15 +361,10 @@ def report(release: Release[Steered], reward: TextJudge | None, public: Sequence
         error = float(paid.std(ddof=1) / np.sqrt(len(paid))) if paid is not None and len(paid) > 1 else 0.0
         kl = 0.0 if role == "reference" else model.kl(prompts, draws)
         outcomes.append(Wrote(label, role, value_of, error, kl, len(set(pairs)) / max(1, len(pairs))))
-    shown = zip(texts["reference"][:SHOWN], texts["released"][:SHOWN], strict=True)
-    return AlignmentReport(
-        title=title,
-        certificate=release.certificate.to_json(),
-        verify=VERIFY,
-        prompts=len(ids),
-        outcomes=tuple(outcomes),
-        samples=tuple(Sample(before, after) for before, after in shown),
-    )
+    samples = list(zip(texts["reference"][:SHOWN], texts["released"][:SHOWN], strict=True))
+    certificate = release.certificate.to_json()
+    sections = alignment.sections(certificate, prompts=len(ids), outcomes=outcomes, samples=samples)
+    return Report(title=title, certificate=certificate, sections=sections, verify=VERIFY)
 
 
 def _at(value: Steered, theta: np.ndarray) -> Steered:

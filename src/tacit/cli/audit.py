@@ -15,18 +15,7 @@ from tacit.cli.options import refused
 from tacit.errors import CertificateError, FileError
 from tacit.evaluation import audits
 from tacit.evaluation.audits.running import CASES
-from tacit.evaluation.report import (
-    AlignmentReport,
-    EvaluationReport,
-    ExpertsReport,
-    ImprovementReport,
-    MovementReport,
-    PolicyReport,
-    Report,
-    render,
-    storage,
-)
-from tacit.evaluation.report.blocks import PublicReport
+from tacit.evaluation.report import Report, render
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.study.folder import CERTIFICATE, RunFolder
 
@@ -176,16 +165,7 @@ def report(command: declarations.Report) -> None:
         raise FileError(what, where=str(run.path), expected=expected, remedy=_to_finish(stored["command"]))
     certificate = Certificate.load(run.inside("certificate.json"))
     certificate.verify()
-    kinds: dict[str, type[PublicReport]] = {
-        "evaluate": EvaluationReport,
-        "improve": ImprovementReport,
-        "train": PolicyReport,
-        "learn": ExpertsReport,
-        "align": AlignmentReport,
-        "imitate": MovementReport,
-    }
-    kind = kinds.get(stored["command"], Report)
-    shown = storage.from_json(kind, stored["report"], certificate.to_json())
+    shown = Report.from_json(stored["report"], certificate.to_json())
     run.write("report.html", render(shown, audits.beside(run.inside("certificate.json"), certificate.digest)))
     say(f"Wrote {run.path / 'report.html'}")
 

@@ -21,9 +21,11 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import PlaneWorld
 from tacit.evaluation.canaries import GradientScores, leaps
 from tacit.evaluation.membership import attack, losses
+from tacit.evaluation.neighbours import nearest_records
 from tacit.evaluation.one_run import audit, plant
-from tacit.evaluation.report import Attack, Audit, Cost, tables
+from tacit.evaluation.report import tables
 from tacit.evaluation.report.charts import Kind
+from tacit.evaluation.report.evidence import Cost, Guessed, Planted
 from tacit.evaluation.report.tables import Table
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Raking, Synthesizer, TransitionsPlan, fit
@@ -148,8 +150,7 @@ def demo(command: Demo) -> None:
         release = _release(run, plan, data, watch, command)
         sections = _sections(command, run, release, data, size, watch)
         costs = (synthesis_runs.size_of(release), *watch.costs())
-        contents = {**sections, "costs": costs}
-        finish(run, synthesis_runs.report(release, f"{LAYOUT} maze, synthetic", size.rows, contents))
+        finish(run, synthesis_runs.report(release, f"{LAYOUT} maze, synthetic", size.rows, sections, costs))
         say("\n".join(("Processor seconds:", *(f"  {name:60s}{spent:7.1f}" for name, spent in watch.phases.items()))))
     synthesis_runs.closing(run)
 
@@ -194,7 +195,7 @@ def _sections(
         sections = tables.sections(data.spec, synthetic, real, rivals=rivals, seed=seed, names=world.columns)
         sections["scores"] += tables.physics(world, synthetic, controls, rivals)
         sections["embedding"] = tables.picture(real, synthetic, seed=seed, rows=size.pictured)
-        sections["nearest"] = tables.nearest(synthetic, real, fresh, seed=seed)
+        sections["nearest"] = nearest_records(synthetic, real, fresh, seed=seed)
     shown: list[tuple[str, Kind, tables.Table]] = [
         ("Protected rows", "reference", real),
         ("Synthetic rows", "synthetic", synthetic),
@@ -263,7 +264,7 @@ def compared(
     return tables, costs
 
 
-def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, seed: int) -> tuple[Attack, ...]:
+def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, seed: int) -> tuple[Guessed, ...]:
     """What an attack with the released network in hand finds out about who was learned from.
 
     Args:
@@ -276,10 +277,13 @@ def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, see
     with progress("Attacking the release"):
         chosen = [_some(table, rows, seed) for table in (members, others)]
         outcome = attack(*(-losses(value, table, seed=seed) for table in chosen), seed=seed)
-    return (tables.attacked(outcome),)
+    meaning = "guesses who was learned from by how well the network denoises a row"
+    return (Guessed("Denoising loss", meaning, outcome.hits),)
 
 
-def audits(plan: TransitionsPlan, data: Trajectories, others: Table, *, canaries: int, seed: int) -> tuple[Audit, ...]:
+def audits(
+    plan: TransitionsPlan, data: Trajectories, others: Table, *, canaries: int, seed: int
+) -> tuple[Planted, ...]:
     """A lower bound on epsilon from one more training, with planted records, under the same plan.
 
     Args:
@@ -297,7 +301,7 @@ def audits(plan: TransitionsPlan, data: Trajectories, others: Table, *, canaries
     with _vault(columns, data.spec, plan) as vault, progress(title) as advance:
         synthesis.fit(plan, vault, observe=scores, progress=advance)
     bounds = audit(scores.sums(), present, delta=delta)
-    return (tables.audited(bounds, "The same training, with planted records", "synthetic", certified=epsilon),)
+    return (Planted("The same training, with planted records", "synthetic", bounds, epsilon),)
 
 
 @contextmanager

@@ -194,12 +194,21 @@ def sampled(release: Release[Any]) -> str:
     return "trajectories" if isinstance(release.value, trajectories.TrajectorySynthesizer) else "rows"
 
 
-def report(release: Release[Any], title: str, count: int, sections: Mapping[str, Any]) -> Report:
-    """The report of a release: its certificate, how much was drawn, and whatever sections were measured."""
-    from tacit.evaluation.report import Report
+def report(
+    release: Release[Any], title: str, count: int, contents: Mapping[str, Any], costs: tuple[tuple[str, str], ...]
+) -> Report:
+    """The report of a release: how much was drawn, and whatever was measured (`report.synthesis.sections`)."""
+    from tacit.evaluation.report import Report, synthesis
 
-    drawn = f"{count:,} synthetic {sampled(release)}"
-    return Report(title=title, certificate=release.certificate.to_json(), verify=VERIFY, drawn=drawn, **sections)
+    drawn, certificate = f"{count:,} synthetic {sampled(release)}", release.certificate.to_json()
+    return Report(
+        title=title,
+        certificate=certificate,
+        sections=synthesis.sections(certificate, drawn=drawn, **contents),
+        verify=VERIFY,
+        costs=costs,
+        shows_records=contents.get("reference") == "simulated",
+    )
 
 
 def closing(run: RunFolder) -> None:

@@ -137,7 +137,8 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder, l
                 _look(command, vault, rows.columns, sources, run)
     with progress("Measuring and writing the report"):
         contents = sections(command, release, rows, sources, watch)
-        finish(run, synthesis_runs.report(release, run.path.name, wanted(command), contents))
+        costs = (synthesis_runs.size_of(release), *(watch.costs() if sources.shown is not None else ()))
+        finish(run, synthesis_runs.report(release, run.path.name, wanted(command), contents, costs))
     synthesis_runs.closing(run)
 
 
@@ -297,9 +298,11 @@ def sections(
     command: Synthesize, release: Release[Any], synthetic: Sequences, sources: Sources, watch: Stopwatch
 ) -> dict[str, Any]:
     """All of them: private records are never compared with, only simulated ones."""
-    from tacit.evaluation.report import Cost, tables
+    from tacit.evaluation.neighbours import nearest_records
+    from tacit.evaluation.report import tables
+    from tacit.evaluation.report.evidence import Cost
 
-    data, size = sources.data, synthesis_runs.size_of(release)
+    data = sources.data
     real = None if sources.shown is None else sources.shown.columns
     contents = tables.sections(data.spec, synthetic.columns, real, seed=command.seed)
     world = None if command.world in (None, CLINIC) else simulators.plane_world(command.world)
@@ -315,12 +318,12 @@ def sections(
         contents["whole_trajectories"], scores = whole["whole_trajectories"], scores + whole["scores"]
     contents["scores"] = scores
     if real is None:
-        return {**contents, "costs": (size,)}
+        return contents
     contents["embedding"] = tables.picture(real, synthetic.columns, seed=command.seed)
     if sources.holdout is not None:
-        contents["nearest"] = tables.nearest(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
+        contents["nearest"] = nearest_records(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
     cost = Cost(command.method, "synthetic", tuple(watch.phases.items()), watch.memory())
-    return {**contents, "synthesizers": (cost,), "costs": (size, *watch.costs())}
+    return {**contents, "synthesizers": (cost,)}
 
 
 def _whole(

@@ -17,8 +17,9 @@ from tacit.cli import options, train_report
 from tacit.cli.console import progress, say
 from tacit.cli.plan_declarations import RECIPES, Train
 from tacit.errors import FileError, LedgerError
-from tacit.evaluation.report import PolicyReport
-from tacit.evaluation.report.learning import Role
+from tacit.evaluation.report import Report, learning
+from tacit.evaluation.report.blocks import Section
+from tacit.evaluation.report.learning import Learning, Role
 from tacit.methods.policy_gradient import AnyPlan, Learned, PolicyGradientPlan, Votes, fit, recipes
 from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -138,14 +139,18 @@ def _produce(command: Train, world: World, plan: AnyPlan, shown: list[Shown], ru
     else:
         release = hub.load(run.inside(FOLDER)) if run.inside(FOLDER).exists() else _learn(command, world, plan, run)
         certify(run, release.certificate)
-        report = _report(command, world, shown, release, run.path.name)
+        sections, curves = _report(command, world, shown, release)
         if command.tensorboard:
             from tacit.cli import train_report
 
             run.remove(TENSORBOARD)
-            train_report.write_scalars(run.inside(TENSORBOARD), release, report)
+            train_report.write_scalars(run.inside(TENSORBOARD), release, curves)
         size = ("Parameters", f"{release.value.policy.parameters:,}")
-        finish(run, dataclasses.replace(report, costs=(size, *watch.costs())))
+        certificate, costs = release.certificate.to_json(), (size, *watch.costs())
+        finish(
+            run,
+            Report(title=run.path.name, certificate=certificate, sections=sections, verify=VERIFY, costs=costs),
+        )
     _closing(run, command)
 
 
@@ -177,8 +182,10 @@ def _learn(command: Train, world: World, plan: AnyPlan, run: RunFolder) -> Relea
     return release
 
 
-def _report(command: Train, world: World, shown: list[Shown], release: Release[Learned], title: str) -> PolicyReport:
-    """Returns on people whom no training met: of the release, and of whatever it is compared with."""
+def _report(
+    command: Train, world: World, shown: list[Shown], release: Release[Learned]
+) -> tuple[tuple[Section, ...], list[Learning]]:
+    """What the page says, and the learning curves on it: of the release, and of whatever it is compared with."""
     seed, rows, curves, error = command.seed + FRESH, [], [], 0.0
     for label, role, plan in shown:
         value = release.value
@@ -193,17 +200,16 @@ def _report(command: Train, world: World, shown: list[Shown], release: Release[L
         curves.append(curve)
         error = spread if role == "released" else error
     plan = release.value.plan
-    return PolicyReport(
-        title=title,
-        certificate=release.certificate.to_json(),
-        verify=VERIFY,
+    sections = learning.sections(
+        release.certificate.to_json(),
         environment=world.name,
         people=min(plan.users * plan.rounds, plan.unit.size if plan.unit is not None else plan.users * plan.rounds),
         evaluated=command.evaluate,
         error=error,
-        outcomes=tuple(rows),
-        curves=tuple(curves),
+        outcomes=rows,
+        curves=curves,
     )
+    return sections, curves
 
 
 def _settings(command: Train, world: World, released: AnyPlan) -> list[Shown]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from tacit.evaluation.report import Learning, Outcome, PolicyReport
-from tacit.evaluation.report.learning import Role
+from tacit.evaluation.report.learning import Learning, Outcome, Role
 from tacit.methods.policy_gradient import Acting, AnyPlan, Learned, Votes, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -115,7 +115,7 @@ def _priced(changed: AnyPlan, plan: AnyPlan) -> AnyPlan:
     return changed.account(unit=unit, delta=delta)
 
 
-def write_scalars(folder: Path, release: Release[Learned], report: PolicyReport) -> None:
+def write_scalars(folder: Path, release: Release[Learned], curves: Sequence[Learning]) -> None:
     """Write one event file.
 
     Steps are rounds for the length of a released mean, and people met for everything else.
@@ -126,6 +126,6 @@ def write_scalars(folder: Path, release: Release[Learned], report: PolicyReport)
             tracker.log(round_, {"round/length_of_released_mean": length})
         for people, theta in zip(value.people.tolist(), value.iterates[:, 0], strict=True):
             tracker.log(people, {"policy/length_of_parameters": float(np.linalg.norm(theta))})
-        for curve in report.curves:
+        for curve in curves:
             for people, mean in zip(curve.people, curve.mean, strict=True):
                 tracker.log(int(people), {f"return/{curve.label.replace(' ', '_')}": float(mean)})

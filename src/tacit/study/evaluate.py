@@ -14,8 +14,6 @@ from tacit.study.verbs import Request, tracker
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
-    from tacit.evaluation.report import EvaluationReport
-    from tacit.evaluation.report import evaluation as content
     from tacit.methods.off_policy_evaluation import (
         BehaviourModel,
         BehaviourPolicy,
@@ -196,6 +194,8 @@ def _release(
     *,
     look: bool,
 ) -> Release[Evaluation]:
+    from tacit.evaluation.report import Report
+    from tacit.evaluation.report import evaluation as page
     from tacit.methods.off_policy_evaluation import fit
     from tacit.methods.off_policy_evaluation.targets import words as named
     from tacit.privacy.vault.vault import Vault
@@ -219,16 +219,19 @@ def _release(
             overlap = _compared(alike, run)
         with narrator.progress("Evaluating with privacy"):
             release = fit(plan, vault, policy, behaviour=known, origin=origin)
-        report = _report(release, data.spec, named(policy, origin, ledger), "" if run is None else run.path.name)
         if run is not None:
             run.write(EVALUATION, release.value.to_json())
             certify(run, release.certificate)
             if look:
                 _look(curator, run, vault, release.value, asked)
             verify = VERIFY if overlap is None else (*VERIFY, f"tacit certificate verify {OVERLAP_CERTIFICATE}")
+            certificate, policy_words = release.certificate.to_json(), named(policy, origin, ledger)
+            sections = page.sections(certificate, release.value, data.spec, policy=policy_words, overlap=overlap)
             costs = watch.costs() if data.simulated else ()
-            finish(run, dataclasses.replace(report, verify=verify, overlap=overlap, costs=costs))
-    _tell(curator, report, release.value, run, account.path)
+            finish(
+                run, Report(title=run.path.name, certificate=certificate, sections=sections, verify=verify, costs=costs)
+            )
+    _tell(curator, release, run, account.path)
     return release
 
 
@@ -390,42 +393,12 @@ def _plan_of(named: str) -> str:
     return named if found is None else Certificate.load(found).plan_id
 
 
-def _compared(release: Release[Evaluation], run: RunFolder | None) -> content.Overlap:
-    """How alike the two policies are: saved with a certificate of its own, and made ready for the report."""
-    import numpy as np
-
-    from tacit.evaluation.report import evaluation as content
-
+def _compared(release: Release[Evaluation], run: RunFolder | None) -> Mapping[str, Any]:
+    """How alike the two policies are, saved with a certificate of its own."""
     if run is not None:
         run.write(OVERLAP, release.value.to_json())
         release.certificate.save(run.inside(OVERLAP_CERTIFICATE))
-    figures = release.value.diagnostics
-    edges, shares = (np.array(figures["log10_weights"][name], np.float64) for name in ("edges", "shares"))
-    return content.Overlap(edges, shares, tuple(figures["words"]))
-
-
-def _report(release: Release[Evaluation], spec: PublicSpec, policy: str, title: str) -> EvaluationReport:
-    from tacit.evaluation.report import EvaluationReport
-    from tacit.evaluation.report import evaluation as content
-    from tacit.evaluation.report.charts import number
-
-    value = release.value
-    assert value.limits is not None
-    # Public numbers that fit into one cell of a table.
-    single = {name: figure for name, figure in value.diagnostics.items() if isinstance(figure, int | float)}
-    return EvaluationReport(
-        title=title,
-        certificate=release.certificate.to_json(),
-        verify=(),
-        policy=policy,
-        limits=value.limits,
-        value=value.value,
-        interval=value.interval,
-        standing=value.standing,
-        lines=content.value_lines(value, spec),
-        surface=content.value_surface(value, spec),
-        diagnostics=tuple((content.words(name), number(float(figure))) for name, figure in single.items()),
-    )
+    return release.value.diagnostics
 
 
 def _look(curator: Curator, run: RunFolder, vault: Vault, evaluation: Evaluation, asked: _Comparison) -> None:
@@ -444,14 +417,13 @@ def _look(curator: Curator, run: RunFolder, vault: Vault, evaluation: Evaluation
     say_private(run, curator.narrator)
 
 
-def _tell(
-    curator: Curator, report: EvaluationReport, evaluation: Evaluation, run: RunFolder | None, ledger: Path
-) -> None:
-    from tacit.evaluation.report import evaluation as content
+def _tell(curator: Curator, release: Release[Evaluation], run: RunFolder | None, ledger: Path) -> None:
+    from tacit.evaluation.report import evaluation as page
     from tacit.study.folder import CERTIFICATE, REPORT
 
+    evaluation, certificate = release.value, release.certificate.to_json()
     say, interval = curator.narrator.say, evaluation.interval
-    value, low, high = content.formatted(evaluation.value, interval)
+    value, low, high = page.formatted(evaluation.value, interval)
     say()
     if evaluation.value is None:
         say(f"Value    none for the start of an episode: {evaluation.method} estimates the values of states alone")
@@ -460,10 +432,10 @@ def _tell(
     if interval is not None:
         ends = {"two_sided": f"{low} to {high}", "lower": f"at least {low}", "upper": f"at most {high}"}
         say(f"         {100 * interval.level:g} % interval: {ends[interval.kind]}; {interval.words}")
-    fold = report.certificate["plan"].get("fold")
+    fold = certificate["plan"].get("fold")
     if fold is not None:
-        say(f"Judged   by fold {fold} of the {report.certificate['unit']['name']}s, who taught nothing of the policy")
-    for line in content.cautions(report):
+        say(f"Judged   by fold {fold} of the {certificate['unit']['name']}s, who taught nothing of the policy")
+    for line in page.cautions(certificate, evaluation):
         say(f"Caution  {line}")
     if run is not None:
         if evaluation.theta is not None:

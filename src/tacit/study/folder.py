@@ -36,7 +36,7 @@ from tacit.privacy.certificate.certificate import Certificate
 from tacit.study.narration import Narrator
 
 if TYPE_CHECKING:
-    from tacit.evaluation.report.blocks import PublicReport
+    from tacit.evaluation.report import Report
 
 SIMULATED = "are simulated: nobody is behind them, and the certificate and the report say so."
 CERTIFICATE, REPORT = "certificate.json", "report.html"
@@ -213,12 +213,12 @@ def certify(run: RunFolder, certificate: Certificate) -> None:
     run.write("certificate.md", certificate.to_markdown())
 
 
-def finish(run: RunFolder, report: PublicReport) -> None:
+def finish(run: RunFolder, report: Report) -> None:
     """Write report.html, and run.json with all that it shows."""
-    from tacit.evaluation.report import render, storage
+    from tacit.evaluation.report import render
 
     run.write(REPORT, render(report))
-    run.write("run.json", {**run.read(), "finished": True, "report": storage.to_json(report)})
+    run.write("run.json", {**run.read(), "finished": True, "report": report.to_json()})
 
 
 def say_private(run: RunFolder, narrator: Narrator) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tacit.data.mobility.grids import Grid
     from tacit.data.trajectories import Trajectories
     from tacit.evaluation.movement.divergences import MapAdvice
-    from tacit.evaluation.report import MovementReport
+    from tacit.evaluation.report import Report
     from tacit.methods.mobility import OneShotPlan, Simulator
     from tacit.methods.mobility.baselines import BaselinePlan
     from tacit.methods.mobility.baselines.models import BlockChain
@@ -216,12 +216,12 @@ class _Imitation:
                 return mobility.fit(plan, vault, grid=self.grid, seed=self.seed)  # type: ignore[return-value]
             return baselines.fit(plan, vault, grid=self.grid)
 
-    def report(self, release: Release[Generator], people: Days | None, run: RunFolder) -> MovementReport:
-        """The page's inputs, with simulated people to compare with; the map that it names is written."""
+    def report(self, release: Release[Generator], people: Days | None, run: RunFolder) -> Report:
+        """The page, with simulated people to compare with; the map that it names is written."""
         import numpy as np
 
         from tacit.evaluation.movement import divergences, maps
-        from tacit.evaluation.report import MovementReport, picture
+        from tacit.evaluation.report import Report, movement
         from tacit.methods.mobility.plan import forbidden
         from tacit.study.account import thrown_away
         from tacit.study.folder import VERIFY
@@ -252,17 +252,17 @@ class _Imitation:
                 cautions=forbidden(release.certificate.to_json()) or blurred(advised),
             )
         run.write(MAP, page)
-        return MovementReport(
-            title=run.path.name,
-            certificate=release.certificate.to_json(),
-            verify=VERIFY,
+        certificate = release.certificate.to_json()
+        sections = movement.sections(
+            certificate,
             method=find_method("imitate", self.method).words,
             days=DAYS,
             advice=advised,
-            lines=tuple(lines),
-            picture=picture(drawn),
+            lines=lines,
+            picture=movement.picture(drawn),
             map=MAP,
         )
+        return Report(title=run.path.name, certificate=certificate, sections=sections, verify=VERIFY)
 
 
 def _plan(method: str, promise: dict[str, Any], fields: dict[str, Any]) -> Plan:

@@ -15,7 +15,7 @@ from tacit.study.verbs import Request, tracker
 if TYPE_CHECKING:
     from tacit.data.memory import Memory
     from tacit.data.spec import PublicSpec
-    from tacit.evaluation.report.improvement import ImprovementReport
+    from tacit.evaluation.report import Report
     from tacit.methods.improvement import Improvement, ImprovementPlan
     from tacit.privacy.certificate.certificate import Release
     from tacit.study.account import Account
@@ -157,26 +157,17 @@ def _column(word: str, spec: PublicSpec, option: str) -> int:
     raise PlanError(what, where="improve", expected=f"one of {', '.join(names)}, or a number from 0", remedy=remedy)
 
 
-def report(release: Release[Improvement], spec: PublicSpec, title: str) -> ImprovementReport:
-    """The page's inputs."""
+def report(release: Release[Improvement], spec: PublicSpec, title: str) -> Report:
+    """The page."""
     from tacit.data.spec import Discrete
-    from tacit.evaluation.report.improvement import ImprovementReport
+    from tacit.evaluation.report import Report, improvement
     from tacit.study.folder import VERIFY
 
-    value = release.value
     assert isinstance(spec.action, Discrete)
     labels = spec.action.columns[0].labels if spec.action.columns else ()
-    return ImprovementReport(
-        title=title,
-        certificate=release.certificate.to_json(),
-        verify=VERIFY,
-        statement=value.statement,
-        kappa=value.plan.kappa,
-        snr=value.plan.snr,
-        actions=tuple(labels) or tuple(str(action) for action in range(spec.action.n)),
-        changes=value.changes,
-        sampled=value.sampled,
-    )
+    actions, certificate = tuple(labels) or tuple(map(str, range(spec.action.n))), release.certificate.to_json()
+    sections = improvement.sections(certificate, release.value, actions)
+    return Report(title=title, certificate=certificate, sections=sections, verify=VERIFY)
 
 
 def _tell(curator: Curator, value: Improvement, run: RunFolder | None, ledger: Path) -> None:

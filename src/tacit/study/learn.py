@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tacit.data.spec import PublicSpec
     from tacit.data.trajectories import Trajectories
-    from tacit.evaluation.report import ExpertsReport
     from tacit.methods.experts import Given, Learned, Uniform
     from tacit.privacy.certificate.certificate import Release
     from tacit.study.account import Account
@@ -381,8 +380,8 @@ def _release(
     track: Path | None,
 ) -> Release[Learned]:
     from tacit import hub
-    from tacit.evaluation.report import ExpertsReport
-    from tacit.evaluation.report import experts as report
+    from tacit.evaluation.report import Report
+    from tacit.evaluation.report import experts as page
     from tacit.hub.experts import level
     from tacit.methods import experts
     from tacit.methods.experts.anchors import require_policies
@@ -413,16 +412,19 @@ def _release(
             notes = None if world is None else {"environment": world.name, "horizon": world.evaluation, "repeat": 1}
             hub.save(release, run.inside(FOLDER), notes=notes)
             certify(run, release.certificate)
-        page = ExpertsReport(
-            title=run.path.name,
-            certificate=release.certificate.to_json(),
-            verify=VERIFY,
-            level=level(plan),
-            method=find_method("learn", given["method"]).words,
-            votes=report.votes_of(release.value, () if world is None else world.dimensions),
-            consensus=report.consensus_of(release.value),
-        )
-        finish(run, page)
+        certificate = release.certificate.to_json()
+        shown: dict[str, Any] = {
+            "level": level(plan),
+            "method": find_method("learn", given["method"]).words,
+            "votes": page.votes_of(release.value, () if world is None else world.dimensions),
+            "consensus": page.consensus_of(release.value),
+        }
+
+        def write(costs: tuple[tuple[str, str], ...] = ()) -> None:
+            title, sections = run.path.name, page.sections(certificate, **shown)
+            finish(run, Report(title=title, certificate=certificate, sections=sections, verify=VERIFY, costs=costs))
+
+        write()
         if world is not None:
             try:
                 rows = compare(release.value, world, states, played if data.simulated else None, given, narrator)
@@ -430,15 +432,9 @@ def _release(
                 done = f"the policy is released and saved in {run.inside(FOLDER)}"
                 raise Interrupted(f"{done}, and {run.inside(REPORT)} lacks its returns alone") from None
             size = ("Parameters", f"{release.value.policy.parameters:,}")
-            page = dataclasses.replace(
-                page,
-                world=_TITLES.get(world.name, world.name),
-                episodes=given["evaluate"],
-                returns=rows,
-                costs=(size, *watch.costs()) if data.simulated else (),
-            )
-            finish(run, page)
-    _tell(curator, account, page, run)
+            shown |= {"world": _TITLES.get(world.name, world.name), "episodes": given["evaluate"], "returns": rows}
+            write((size, *watch.costs()) if data.simulated else ())
+    _tell(curator, account, shown, run)
     return release
 
 
@@ -452,20 +448,21 @@ def _require_experts(data: Trajectories, where: str) -> None:
     data.require_several()
 
 
-def _tell(curator: Curator, account: Account, page: ExpertsReport, run: RunFolder) -> None:
+def _tell(curator: Curator, account: Account, shown: Mapping[str, Any], run: RunFolder) -> None:
     from tacit.study.account import LEDGER
     from tacit.study.folder import CERTIFICATE, REPORT
 
-    say, folder, row = curator.narrator.say, run.path, page.released
+    say, folder = curator.narrator.say, run.path
     say()
-    if row is not None:
-        say(f"Return   {row.mean:.5g}, {row.low:.5g} to {row.high:.5g} (95 % of the mean), in {page.world}")
-    if page.consensus is not None:
-        lengths = page.consensus.lengths
+    for row in shown.get("returns", ()):
+        if row.role == "released":
+            say(f"Return   {row.mean:.5g}, {row.low:.5g} to {row.high:.5g} (95 % of the mean), in {shown['world']}")
+    if shown["consensus"] is not None:
+        lengths = shown["consensus"].lengths
         say(f"Prefixes {int(lengths.sum()):,} steps in all, {int((lengths > 0).sum())} of {len(lengths)} not empty")
     say(f"Open     {folder / REPORT}")
     say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
-    if page.world is not None:
+    if "world" in shown:
         say(f"Play     tacit play {folder / FOLDER}")
     say(f"Export   tacit export {folder / FOLDER} {FOLDER}.onnx")
     say(f"Budget   tacit ledger show {folder / LEDGER if account.inside else account.path}")

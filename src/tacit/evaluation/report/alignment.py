@@ -9,33 +9,12 @@ from typing import Literal
 import numpy as np
 
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
+from tacit.evaluation.report.blocks import Certified, Chart, Facts, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import Kind, Line, number, span, styles
 
 Role = Literal["reference", "round", "released", "floor"]
 """The base model; the model after a round; the one that is released; one that was steered by noise alone."""
 _KINDS: dict[str, Kind] = {"reference": "reference", "released": "synthetic"}
-_NAMES = {
-    "people": "people in a round",
-    "rounds": "rounds, each with other people",
-    "prompts": "prompts of one person",
-    "prompt_tokens": "tokens of a prompt",
-    "completions": "completions of a prompt",
-    "tokens": "tokens of a completion",
-    "clip_norm": "largest norm of a contribution",
-    "step": "step size",
-    "critic": "share of the public critic",
-    "segment": "tokens between two looks of the critic",
-    "kl": "penalty of the log-ratio to the base model",
-    "pairs": "pairs of one person",
-    "beta": "factor of the log-ratios",
-    "sampling_rate": "everybody's chance to take part in a round",
-    "base": "SHA-256 of the base model",
-    "reward": "SHA-256 of the public reward",
-    "words": "SHA-256 of the public vocabulary",
-    "noise_multiplier": "noise multiplier, of the whole run",
-    "correlation": "noise from round to round",
-}
 
 
 @dataclass(frozen=True)
@@ -57,94 +36,60 @@ class Wrote:
     distinct: float
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One public prompt, completed by both models at the same draws.
+def sections(
+    certificate: Certified, *, prompts: int, outcomes: Sequence[Wrote], samples: Sequence[tuple[str, str]] = ()
+) -> tuple[Section, ...]:
+    """What the page of a steered model says besides the promise; no text of a protected person is among it.
 
-    Attributes:
-        before, after: by the base model, and by the released one; the prompt stands before both.
-    """
-
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlignmentReport(PublicReport):
-    """Everything that the report of a steered model shows; no text of a protected person is among it.
-
-    Attributes:
+    Args:
+        certificate: of the model.
         prompts: how many public prompts the figures are measured on.
         outcomes: in order, the base model first; exactly one is released.
-        samples: of texts.
+        samples: public prompts, each completed by the base model and by the released one at the same draws.
     """
+    unused = {name for name, value in certificate["plan"].items() if value in (None, "")} | blocks.STATED
+    texts = [Row(before, {"Released model": after}) for before, after in samples]
+    lead = "Public prompts, completed at the same draws."
+    return (
+        _answer(prompts, outcomes),
+        _measured(outcomes),
+        Section("Texts", tabled("Base model", texts, words=True), lead, "texts"),
+        blocks.settings(blocks.pairs(certificate, unused), before="any text was read"),
+        blocks.limits(certificate),
+    )
 
-    prompts: int
-    outcomes: tuple[Wrote, ...]
-    samples: tuple[Sample, ...] = ()
 
-    def sections(self) -> tuple[Section, ...]:
-        """What the page says besides the promise."""
-        plan = self.certificate["plan"]
-        unused = {name for name, value in plan.items() if value in (None, "")} | blocks.STATED
-        return (
-            self._answer(),
-            self._measured(),
-            self._texts(),
-            blocks.settings(blocks.pairs(plan, _NAMES, unused), before="any text was read"),
-            blocks.limits(self.certificate),
-        )
-
-    def _one(self, role: Role) -> Wrote:
-        return next(row for row in self.outcomes if row.role == role)
-
-    def _answer(self) -> Section:
-        base, row = self._one("reference"), self._one("released")
+def _answer(prompts: int, outcomes: Sequence[Wrote]) -> Section:
+    base, row = (next(row for row in outcomes if row.role == role) for role in ("reference", "released"))
+    different = f"of neighbouring tokens; the base model {number(base.distinct, 3)}"
+    figures = [
+        ("Divergence", number(row.kl, 3), "nats a token, from the base model"),
+        ("Different pairs", number(row.distinct, 3), different),
+    ]
+    lines = [f"Measured on {prompts:,} public prompts, after the release. Nothing was chosen by these figures."]
+    hero, headline = "The model", f"The model went {number(row.kl, 3)} nats a token from where it was."
+    if row.reward is not None and base.reward is not None:
         figures = [
-            ("Divergence", number(row.kl, 3), "nats a token, from the base model"),
-            (
-                "Different pairs",
-                number(row.distinct, 3),
-                f"of neighbouring tokens; the base model {number(base.distinct, 3)}",
-            ),
+            ("Public reward", number(row.reward, 3), f"± {number(row.error, 2)} standard error"),
+            ("Base model", number(base.reward, 3), "on the same prompts and draws"),
+            *figures,
         ]
-        lines = [
-            f"Measured on {self.prompts:,} public prompts, after the release. Nothing was chosen by these figures."
-        ]
-        hero, headline = "The model", f"The model went {number(row.kl, 3)} nats a token from where it was."
-        if row.reward is not None and base.reward is not None:
-            figures = [
-                ("Public reward", number(row.reward, 3), f"± {number(row.error, 2)} standard error"),
-                ("Base model", number(base.reward, 3), "on the same prompts and draws"),
-                *figures,
-            ]
-            went = f"from {number(base.reward, 3)} to {number(row.reward, 3)}"
-            hero, headline = "The reward", f"The public reward of what this model writes went {went}."
-        return blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero=hero)
+        went = f"from {number(base.reward, 3)} to {number(row.reward, 3)}"
+        hero, headline = "The reward", f"The public reward of what this model writes went {went}."
+    return blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero=hero)
 
-    def _measured(self) -> Section:
-        lead = "Farther from the base model is not better in itself."
-        rows = [
-            Row(
-                row.label,
-                ({} if row.reward is None else {"Public reward": f"{number(row.reward, 3)} ± {number(row.error, 2)}"})
-                | {
-                    "Divergence": number(row.kl, 3),
-                    "Different pairs": number(row.distinct, 3),
-                },
-                kind=_KINDS.get(row.role, "control"),
-            )
-            for row in self.outcomes
-        ]
-        met = [row for row in self.outcomes if row.role != "floor" and row.reward is not None]
-        drawn = grid([_curve(met)] if met else [], wide=True)
-        return Section("What it came to", (*drawn, *tabled("Model", rows)), lead, "measured", before=True)
 
-    def _texts(self) -> Section:
-        rows = [Row(one.before, {"Released model": one.after}) for one in self.samples]
-        return Section(
-            "Texts", tabled("Base model", rows, words=True), "Public prompts, completed at the same draws.", "texts"
-        )
+def _measured(outcomes: Sequence[Wrote]) -> Section:
+    rows = []
+    for row in outcomes:
+        cells = {"Divergence": number(row.kl, 3), "Different pairs": number(row.distinct, 3)}
+        if row.reward is not None:
+            cells = {"Public reward": f"{number(row.reward, 3)} ± {number(row.error, 2)}"} | cells
+        rows.append(Row(row.label, cells, kind=_KINDS.get(row.role, "control")))
+    met = [row for row in outcomes if row.role != "floor" and row.reward is not None]
+    drawn = grid([_curve(met)] if met else [], wide=True)
+    lead = "Farther from the base model is not better in itself."
+    return Section("What it came to", (*drawn, *tabled("Model", rows)), lead, "measured", before=True)
 
 
 def _curve(rows: Sequence[Wrote]) -> Chart:

@@ -1,16 +1,26 @@
-"""What a page is made of: sections of blocks, and the sections that several kinds of report share."""
+"""What a report is: sections of blocks beside a certificate. The blocks are what is shown, and what is stored."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from markupsafe import Markup
-
+from tacit import serialization
+from tacit.errors import DataError, FileError, TacitError
 from tacit.evaluation.report.charts import number
+from tacit.methods import METHODS, load
+from tacit.parameters import parameters
+
+Certified = Mapping[str, Any]
+"""A certificate as `Certificate.to_json()` gives it, verified by the caller."""
+_SHAPES = re.compile(
+    r'(?:[^<>]++|<(?:svg|title|rect|path|circle|text)(?: (?!on|href)[\w-]++="[^"<>]*+")*+ ?/?>|</(?:svg|title|text)>)*+'
+)
+"""What a drawing may hold: plain shapes and text, and nothing that runs or asks for anything."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +29,20 @@ class Text:
 
     lines: Sequence[str]
     style: Literal["lead", "lead caution", "method", "details", "prose"] = "lead"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A paragraph that begins with a link to a file beside the page."""
+
+    file: str
+    label: str
+    text: str
+
+    def __post_init__(self) -> None:
+        if not self.file or set(self.file) & set("/\\:"):
+            remedy = "write it into the folder of the report"
+            raise DataError("the link is to no file beside the page", where="report", expected="a name", remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -45,12 +69,17 @@ Key = tuple[str, str] | tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing with its caption and its legend."""
+    """A drawing (an SVG of `charts`) with its caption and its legend."""
 
     label: str
     note: str
-    drawing: Markup
+    drawing: str
     legend: Sequence[Key] = ()
+
+    def __post_init__(self) -> None:
+        if not _SHAPES.fullmatch(self.drawing):
+            expected, remedy = "an SVG of plain shapes and text", "draw it with `tacit.evaluation.report.charts`"
+            raise DataError("the drawing holds something else", where="report", expected=expected, remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -95,7 +124,7 @@ class Grid:
     legend: Sequence[Key] = ()
 
 
-Block = Text | Facts | Notes | Chart | Table | Banner | Grid
+Block = Text | Link | Facts | Notes | Chart | Table | Banner | Grid
 
 
 @dataclass(frozen=True)
@@ -113,29 +142,51 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublicReport(ABC):
-    """What a report of any kind holds: public values alone."""
+class Report:
+    """A report of any kind: public values alone.
 
-    title: str  # of the release
-    # the release's certificate as `Certificate.to_json()` gives it, verified by the caller. The promise in words, the
-    # profile, what is not protected and whether the records are simulated are read from it alone.
-    certificate: Mapping[str, Any]
-    verify: tuple[str, ...]  # the shell commands with which a reader recomputes the promise
-    costs: tuple[tuple[str, str], ...] = ()  # (name, value) pairs on run time, memory and size
+    Attributes:
+        title: of the release.
+        certificate: of the release. The promise in words, the profile, what is not protected and whether the records
+            are simulated are read from it alone.
+        sections: what the page says besides the promise.
+        verify: the shell commands with which a reader recomputes the promise.
+        costs: (name, value) pairs on run time, memory and size.
+        shows_records: whether protected rows, which must be simulated, are on the page.
+    """
+
+    title: str
+    certificate: Certified
+    sections: Sequence[Section]
+    verify: Sequence[str] = ()
+    costs: Sequence[tuple[str, str]] = ()
+    shows_records: bool = False
 
     @property
     def simulated(self) -> bool:
         """Whether the certificate says that no person is among the records."""
         return self.certificate.get("simulated") is True
 
-    @property
-    def shows_records(self) -> bool:
-        """Whether protected rows are on the page."""
-        return False
+    def to_json(self) -> dict[str, Any]:
+        """JSON values of all but the certificate, which has a file of its own."""
+        values: dict[str, Any] = serialization.to_json(dataclasses.replace(self, certificate={}))
+        del values["certificate"]
+        return values
 
-    @abstractmethod
-    def sections(self) -> tuple[Section, ...]:
-        """What the page says besides the promise."""
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], certificate: Certified) -> Report:
+        """The report that `to_json` wrote, with its certificate.
+
+        Raises:
+            FileError: a field is missing, unknown or of another type.
+        """
+        try:
+            report = serialization.from_json(cls, {**value, "certificate": {}})
+        except (TypeError, TacitError):
+            what, expected = "the stored report is damaged or of another version", "run.json as this version wrote it"
+            remedy = "run it again, or use the version of tacit that wrote it"
+            raise FileError(what, where="report", expected=expected, remedy=remedy) from None
+        return dataclasses.replace(report, certificate=certificate)
 
 
 def grid(blocks: Sequence[Block], *, wide: bool = False, legend: Sequence[Key] = ()) -> tuple[Grid, ...]:
@@ -143,18 +194,18 @@ def grid(blocks: Sequence[Block], *, wide: bool = False, legend: Sequence[Key] =
     return (Grid(blocks, wide, legend),) if blocks else ()
 
 
-def opening(headline: str, blocks: Sequence[Block], *, eyebrow: str, hero: str) -> Section:
-    """What the page begins with, before the promise."""
-    return Section(headline, blocks, id="answer", before=True, hero=hero, eyebrow=eyebrow)
-
-
 def tabled(first: str, rows: Sequence[Row], *, words: bool = False) -> tuple[Table, ...]:
     """A table of the rows; none of none."""
     return (Table(first, rows, words),) if rows else ()
 
 
+def opening(headline: str, blocks: Sequence[Block], *, eyebrow: str, hero: str) -> Section:
+    """What the page begins with, before the promise."""
+    return Section(headline, blocks, id="answer", before=True, hero=hero, eyebrow=eyebrow)
+
+
 def settings(
-    rows: Sequence[tuple[str, str]],
+    rows: Sequence[tuple[str, str, str]],
     *released: Block,
     before: str = "any record was read",
     resting: str = "The promise rests",
@@ -165,7 +216,7 @@ def settings(
 
 
 def limits(
-    certificate: Mapping[str, Any],
+    certificate: Certified,
     *,
     title: str = "What is assumed, and what is not covered",
     lead: str = "",
@@ -183,21 +234,30 @@ STATED = frozenset({"unit", "epsilon", "delta"})
 """Fields of every plan that stand elsewhere on the page, as the promise."""
 
 
-def pairs(plan: Mapping[str, Any], names: Mapping[str, str], unused: Collection[str] = STATED) -> list[tuple[str, str]]:
-    """(setting, value) for every field of a plan, one level deep."""
+def pairs(
+    certificate: Certified, unused: Collection[str] = STATED, *, plan: Mapping[str, Any] | None = None
+) -> list[tuple[str, str, str]]:
+    """(setting, value, what it is) for every field of the certificate's plan, one level deep.
+
+    Args:
+        certificate: whose method says which plan it is; what a setting is stands in the plan's doc lines.
+        unused: fields and inner fields that are left out.
+        plan: other values in place of the certificate's.
+    """
+    classes = [load(entry.plan) for entry in METHODS if entry.certified == certificate.get("method")]
+    docs = {parameter.name: parameter.doc for cls in classes for parameter in parameters(cls)}
     rows = []
-    for name, value in plan.items():
-        inner = (
-            {f"{name}: {key}": entry for key, entry in value.items()} if isinstance(value, Mapping) else {name: value}
-        )
+    for name, value in (certificate["plan"] if plan is None else plan).items():
+        inner = {f"{name}: {key}": part for key, part in value.items()} if isinstance(value, Mapping) else {name: value}
+        doc = _NO_READERS.sub("", docs.get(name, "")).replace("`", "").rstrip(".")
         if name not in unused:
-            rows += [(named(key, names), _shown(entry)) for key, entry in inner.items() if key not in unused]
+            shown = ((key, part) for key, part in inner.items() if key not in unused)
+            rows += [(key.replace("_", " "), _shown(part), doc if key == name else "") for key, part in shown]
     return rows
 
 
-def named(name: str, names: Mapping[str, str]) -> str:
-    """A setting's name for people."""
-    return names.get(name, name.replace("_", " "))
+_NO_READERS = re.compile(r" ?\(`[^)]*`\)|^see `.*|[;.]? ?None (until|takes|chooses|is|counts|for) [^;]*$")
+"""Parts of doc lines that say nothing on a page: references to code, and what None means, which a run has replaced."""
 
 
 def _shown(value: Any) -> str:

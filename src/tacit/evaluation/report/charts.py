@@ -16,7 +16,6 @@ from typing import Literal
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -220,9 +219,9 @@ def fmt(value: float) -> str:
     return "0" if text == "-0" else text
 
 
-def markup(svg: Element) -> Markup:
-    """The image as markup that the template includes as it is."""
-    return Markup(tostring(svg, encoding="unicode"))
+def markup(svg: Element) -> str:
+    """The image as the page includes it."""
+    return tostring(svg, encoding="unicode")
 
 
 def styles(series: Iterable[tuple[str, Kind]]) -> dict[str, str]:
@@ -246,7 +245,7 @@ class Line:
     high: Array | None = None
 
 
-def lines(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup:
+def lines(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> str:
     """Curves with optional confidence bands over shared axes; drawn in order, the last on top."""
     svg, plot = frame(title, x, y, height=230.0)
     for line in lines:
@@ -258,7 +257,7 @@ def lines(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup:
     return markup(svg)
 
 
-def bars(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) -> Markup:
+def bars(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) -> str:
     """One bar from 0 for each of the values [n] of the numbers first .. first + n - 1; a few do not fill the chart."""
     count = len(values)
     room = max(0.0, (_BARS - count) / 2)
@@ -273,7 +272,7 @@ def bars(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) ->
     return markup(svg)
 
 
-def surface(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -> Markup:
+def surface(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -> str:
     """A surface over a rectangle: one hue, stronger for larger values, with its scale above."""
     # values: [rows, columns] over equal cells, row 0 lies at the lower end of y
     svg, plot = frame(title, x, Axis(shorten(y.label, 20), y.low, y.high), height=330.0)
@@ -306,7 +305,7 @@ def vote_mark(action: int) -> tuple[str, str]:
 
 def votes(
     positions: Array, choice: NDArray[np.int64], share: Array, *, lowest: float, title: str, x: Axis, y: Axis
-) -> Markup:
+) -> str:
     """One mark for each of N states: its form and colour are the chosen action, its strength the share that chose
     it."""
     # positions: [N, 2]; choice: [N] actions, 0 and above; share: [N], from `lowest` (the weakest mark) to 1
@@ -325,7 +324,7 @@ def votes(
     return markup(svg)
 
 
-def estimate(value: float, ends: tuple[float, float], written: Sequence[str], *, title: str, x: Axis) -> Markup:
+def estimate(value: float, ends: tuple[float, float], written: Sequence[str], *, title: str, x: Axis) -> str:
     """A value and its interval on a public range: the range as a track, the interval as a bar, the value as a mark."""
     left, track = 10.0, 46.0
     svg = canvas(title, 116.0)
@@ -355,7 +354,7 @@ def histogram(
     x_label: str,
     y_label: str = "rows, %",
     labels: Sequence[str] = (),
-) -> Markup:
+) -> str:
     """Histograms over shared bins: the reference as a filled shape, the synthetic as an outline above it.
 
     Args:
@@ -375,7 +374,7 @@ def histogram(
     return markup(svg)
 
 
-def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> Markup:
+def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> str:
     """A square matrix of values in [-1, 1]: one hue a sign, opacity for the size."""
     labels = [shorten(label, 20, ending=6) for label in labels]
     count, reach = len(labels), 6.2 * max((len(label) for label in labels), default=0)
@@ -398,7 +397,7 @@ def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> Markup:
     return markup(svg)
 
 
-def scatter(panels: Sequence[tuple[str, Array]], *, title: str) -> Markup:
+def scatter(panels: Sequence[tuple[str, Array]], *, title: str) -> str:
     """Points [N, 2] in [0, 1] of each (style, points) in one picture whose axes mean nothing; the last lie on top."""
     svg, unit = canvas(title, 300.0, floor=True), Axis("", 0.0, 1.0)
     plot = Plot(unit, unit, 10.0, 10.0, WIDTH - 20.0, 280.0)
@@ -411,7 +410,7 @@ Interval = tuple[str, float, float, float]
 """Style, value, low and high end."""
 
 
-def intervals(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str, x: Axis) -> Markup:
+def intervals(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str, x: Axis) -> str:
     """Points with intervals, one labelled row each, or several in a row of which the last lies on top."""
     pitch, top, left = 44.0, 6.0, 10.0
     height = pitch * len(rows)
@@ -428,7 +427,7 @@ def intervals(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str, x: 
     return markup(svg)
 
 
-def bounds(label: str, lower: float, epsilon: float, *, by: str, style: str, vain: bool = False) -> Markup:
+def bounds(label: str, lower: float, epsilon: float, *, by: str, style: str, vain: bool = False) -> str:
     """What epsilon can be: at most what is promised, if the promise holds, and at least what is shown."""
     top = 1.15 * max(lower, epsilon)
     promised = f"Promised{' in vain' if vain else ''}: at most {upward(epsilon)}"

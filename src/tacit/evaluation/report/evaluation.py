@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Section, Text, grid
+from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Section, Text, grid, pairs
 from tacit.evaluation.report.charts import Array, Axis, number, span
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
 
@@ -21,29 +21,6 @@ _MOSTLY = 0.9
 """An interval this wide, in shares of the range, says next to nothing."""
 _AT_END = 1e-6
 """An estimate this near to an end of the range, in shares of it, is at the end."""
-_NAMES = {
-    "rounds": "rounds of correction",
-    "multiplier": "clip of a round, in multiples of the mean size",
-    "tau": "assumed spread of the values of states, in shares of the range",
-    "trace": "trace: 1 for full returns",
-    "shares: scores": "share of the budget: returns and interval",
-    "shares: centre": "share of the budget: mean return to begin with",
-    "shares: gram": "share of the budget: how often states are met",
-    "shares: scale": "share of the budget: clips of the rounds",
-    "shares: range": "share of the budget: range of values",
-    "level": "level of the interval",
-    "target": "digest of the evaluated policy",
-    "fold": "fold of the units that judges",
-    "origin: plans": "releases that the policy comes from",
-    "origin: certified": "whether a certificate says so (else it is declared)",
-    "centre": "mean return that the values began with",
-    "behaviour_model: features": "features of the model of the behaviour policy",
-    "behaviour_model: share": "share of the budget: model of the behaviour policy",
-    "behaviour_model: floor": "least probability in that model, in multiples of 1 / actions",
-    "behaviour_model: rounds": "rounds of that model",
-    "behaviour_model: tau": "assumed spread of its logits",
-}
-"""Settings and diagnostics that their names alone do not explain."""
 
 
 @dataclass(frozen=True)
@@ -66,59 +43,39 @@ class ValueSurface:
     values: Array  # [rows, columns]; columns run along the first dimension
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """How alike behaviour and evaluated policy are, as a release of its own says.
+def sections(
+    certificate: Certified,
+    evaluation: Evaluation,
+    spec: PublicSpec,
+    *,
+    policy: str,
+    overlap: Mapping[str, Any] | None = None,
+) -> tuple[Section, ...]:
+    """What the page of an evaluation says besides the promise; it has no place for a record.
 
-    Attributes:
-        edges: [B + 1] increasing edges of the bins, powers of ten of an episode's importance weight.
-        shares: [B] share of episodes in each bin, noisy.
-        words: what was found, in sentences.
-    """
-
-    edges: Array
-    shares: Array
-    words: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationReport(PublicReport):
-    """Everything that the report of an evaluation shows; it has no place for a record.
-
-    Attributes:
+    Args:
+        certificate: of the evaluation.
+        evaluation: what was released, with the range of its values.
+        spec: the public bounds.
         policy: the evaluated policy in words.
-        limits: the public range of values.
-        value: the policy's value, or None where the method gives a value function alone.
-        interval: about the value, or None.
-        standing: why there is no interval, or why it is at another level than was asked for.
-        lines: the value function, along each dimension of the observation.
-        surface: the value function over two dimensions, or None.
-        diagnostics: (name, words) of further public numbers.
-        overlap: of the two policies, or None.
+        overlap: how alike it and the behaviour policy are: the diagnostics of a released `Overlap`, or None.
     """
-
-    policy: str
-    limits: tuple[float, float]
-    value: float | None = None
-    interval: Interval | None = None
-    standing: str | None = None
-    lines: tuple[ValueLine, ...] = ()
-    surface: ValueSurface | None = None
-    diagnostics: tuple[tuple[str, str], ...] = ()
-    overlap: Overlap | None = None
-
-    def sections(self) -> tuple[Section, ...]:
-        """What the page says besides the promise."""
-        plan = self.certificate["plan"]
-        facts = (Facts(self.diagnostics, "pairs", "Released along with the answer"),) if self.diagnostics else ()
-        return (
-            _answer(self),
-            _read(self),
-            _states(self),
-            _alike(self.overlap),
-            blocks.settings(_settings(plan), *facts, resting="The promise and the interval rest"),
-            blocks.limits(self.certificate, covered=False),
-        )
+    # Public numbers that fit into one cell of a table.
+    single = {name: figure for name, figure in evaluation.diagnostics.items() if isinstance(figure, int | float)}
+    rows = [(name.replace("_", " "), number(float(figure))) for name, figure in single.items()]
+    facts = (Facts(rows, "pairs", "Released along with the answer"),) if rows else ()
+    plan = certificate["plan"]
+    unused = blocks.STATED | ({"prior"} if plan.get("prior") is None else set())
+    if not _finds_range(plan):
+        unused |= {"shares: range"} | ({"shares: centre"} if plan.get("on_policy") is True else set())
+    return (
+        _answer(certificate, evaluation, policy),
+        _read(certificate, evaluation),
+        _states(evaluation, spec),
+        _alike(overlap),
+        blocks.settings(pairs(certificate, unused), *facts, resting="The promise and the interval rest"),
+        blocks.limits(certificate, covered=False),
+    )
 
 
 def value_lines(evaluation: Evaluation, spec: PublicSpec) -> tuple[ValueLine, ...]:
@@ -162,23 +119,42 @@ def value_surface(evaluation: Evaluation, spec: PublicSpec) -> ValueSurface | No
     return ValueSurface((first, second), low, high, evaluation.values(points).reshape(_SIDE, _SIDE))
 
 
-def _answer(report: EvaluationReport) -> Section:
-    unit, lines = str(report.certificate["unit"]["name"]), cautions(report)
-    content: list[Block] = [Text([_question(report, report.certificate["plan"]["problem"], unit)])]
-    content += [Text(lines, "lead caution")] if lines else []
-    content.append(Facts(_figures(report)))
-    return blocks.opening(_headline(report), content, eyebrow="What the policy is worth", hero="The estimate")
+def _answer(certificate: Certified, evaluation: Evaluation, policy: str) -> Section:
+    interval, (value, low, high) = evaluation.interval, formatted(evaluation.value, evaluation.interval)
+    headline = f"An episode under this policy is worth about {value}."
+    if evaluation.value is None:
+        headline = "What each state is worth under this policy."
+    elif interval is not None and interval.kind == "lower":
+        headline = f"An episode under this policy is worth at least {low}."
+    elif interval is not None and interval.kind == "upper":
+        headline = f"An episode under this policy is worth at most {high}."
+    problem, method = certificate["plan"]["problem"], str(certificate["method"])
+    worth = f"the expected sum of rewards over the first {problem['horizon']:,} steps"
+    if problem["gamma"] != 1:
+        worth += f", each step's reward counted {number(problem['gamma'])} times as much as the one before"
+    question = f"Evaluated: {policy}. Worth means {worth}; every {certificate['unit']['name']} weighs the same."
+    if evaluation.value is None:
+        question += f" {method} estimates a function of the state; it gives no figure for all starts."
+    figures = []
+    if evaluation.value is not None:
+        note = "from the start of an episode" + ("; trust the interval more" if interval is not None else "")
+        figures.append(("Estimate", value, note))
+    if interval is not None:
+        ends = {"two_sided": f"{low} to {high}", "lower": f"from {low}", "upper": f"up to {high}"}
+        kind = "both ends are bounds" if interval.kind == "two_sided" else f"a {interval.kind} bound, on one side"
+        figures.append((f"{100 * interval.level:g} % interval", ends[interval.kind], kind))
+    private, (lowest, highest) = _finds_range(certificate["plan"]), (number(end) for end in _limits(evaluation))
+    how = "of values, found privately" if private else "of values, declared without the records"
+    figures.append(("Private range" if private else "Public range", f"{lowest} to {highest}", how))
+    figures.append(("Method", method.partition("(")[2].rstrip(")") or method, str(certificate["source"])))
+    lines = cautions(certificate, evaluation)
+    content: list[Block] = [Text([question]), *([Text(lines, "lead caution")] if lines else []), Facts(figures)]
+    return blocks.opening(headline, content, eyebrow="What the policy is worth", hero="The estimate")
 
 
-def _headline(report: EvaluationReport) -> str:
-    interval, (value, low, high) = report.interval, formatted(report.value, report.interval)
-    if report.value is None:
-        return "What each state is worth under this policy."
-    if interval is not None and interval.kind == "lower":
-        return f"An episode under this policy is worth at least {low}."
-    if interval is not None and interval.kind == "upper":
-        return f"An episode under this policy is worth at most {high}."
-    return f"An episode under this policy is worth about {value}."
+def _limits(evaluation: Evaluation) -> tuple[float, float]:
+    assert evaluation.limits is not None, "a released evaluation has the range of its values"
+    return evaluation.limits
 
 
 def formatted(value: float | None, interval: Interval | None) -> tuple[str, str, str]:
@@ -192,71 +168,40 @@ def formatted(value: float | None, interval: Interval | None) -> tuple[str, str,
     return number(round(value / unit) * unit), number(low), number(high)
 
 
-def _question(report: EvaluationReport, problem: Mapping[str, Any], unit: str) -> str:
-    worth = (
-        f"the expected sum of rewards over the first {problem['horizon']:,} steps"
-        if problem["gamma"] == 1
-        else f"the expected sum of rewards over the first {problem['horizon']:,} steps, each step's reward counted "
-        f"{number(problem['gamma'])} times as much as the one before"
-    )
-    text = f"Evaluated: {report.policy}. Worth means {worth}; every {unit} weighs the same."
-    if report.value is None:
-        text += f" {report.certificate['method']} estimates a function of the state; it gives no figure for all starts."
-    return text
-
-
-def _figures(report: EvaluationReport) -> list[tuple[str, str, str]]:
-    interval, (value, low, high) = report.interval, formatted(report.value, report.interval)
-    figures = []
-    if report.value is not None:
-        note = "from the start of an episode" + ("; trust the interval more" if interval is not None else "")
-        figures.append(("Estimate", value, note))
-    if interval is not None:
-        ends = {"two_sided": f"{low} to {high}", "lower": f"from {low}", "upper": f"up to {high}"}
-        kind = "both ends are bounds" if interval.kind == "two_sided" else f"a {interval.kind} bound, on one side"
-        figures.append((f"{100 * interval.level:g} % interval", ends[interval.kind], kind))
-    lowest, highest = (number(end) for end in report.limits)
-    private = _finds_range(report.certificate["plan"])
-    how = "of values, found privately" if private else "of values, declared without the records"
-    figures.append(("Private range" if private else "Public range", f"{lowest} to {highest}", how))
-    method, source = str(report.certificate["method"]), str(report.certificate["source"])
-    return [*figures, ("Method", method.partition("(")[2].rstrip(")") or method, source)]
-
-
-def _read(report: EvaluationReport) -> Section:
-    interval, content = report.interval, list[Block]()
-    if interval is not None and report.value is not None:
-        written = formatted(report.value, interval)
+def _read(certificate: Certified, evaluation: Evaluation) -> Section:
+    interval, content = evaluation.interval, list[Block]()
+    if interval is not None and evaluation.value is not None:
+        written = formatted(evaluation.value, interval)
         drawn = charts.estimate(
-            report.value,
+            evaluation.value,
             (interval.low, interval.high),
             written,
             title=f"Value of the policy: {written[0]}, interval from {written[1]} to {written[2]}, on the public range",
-            x=Axis("value of an episode", *report.limits),
+            x=Axis("value of an episode", *_limits(evaluation)),
         )
-        words = _reading(interval, str(report.certificate["unit"]["name"]), modelled=_modelled(report))
+        words = _reading(interval, str(certificate["unit"]["name"]), modelled=_modelled(certificate))
         note = "nothing outside it was possible from the start"
         content = [Chart("On the public range", note, drawn), Text(words, "prose")]
     return Section("How to read the interval", grid(content, wide=True), id="interval", before=True)
 
 
-def cautions(report: EvaluationReport) -> list[str]:
+def cautions(certificate: Certified, evaluation: Evaluation) -> list[str]:
     """What to think of before the answer is believed, in sentences; mostly there is nothing."""
-    (low, high), interval, plan = report.limits, report.interval, report.certificate["plan"]
-    lines = []
+    (low, high), interval, plan = _limits(evaluation), evaluation.interval, certificate["plan"]
+    value, lines = evaluation.value, []
     if interval is not None and interval.high - interval.low >= _MOSTLY * (high - low):
         lines.append("The interval fills the range, or nearly so: these records do not tell at this epsilon.")
-    if _modelled(report):
+    if _modelled(certificate):
         share = number(100 * plan["behaviour_model"]["share"])
         lines.append(
             f"A private model, on which {share} % of the budget was spent, stands for the behaviour policy: the "
             "interval does not count its error."
         )
-    if report.standing is not None:
-        lines.append(f"{report.standing[0].upper()}{report.standing[1:]}.")
-    elif report.value is not None and interval is None:
+    if evaluation.standing is not None:
+        lines.append(f"{evaluation.standing[0].upper()}{evaluation.standing[1:]}.")
+    elif value is not None and interval is None:
         lines.append("There is no interval: the records have no propensities, and a regression has none to trust.")
-    if report.value is not None and min(report.value - low, high - report.value) <= _AT_END * (high - low):
+    if value is not None and min(value - low, high - value) <= _AT_END * (high - low):
         kind = "declared range"
         if plan["problem"]["return_range"] is None:
             kind = "range that was found" if _finds_range(plan) else "range that the reward's declared bounds allow"
@@ -268,9 +213,9 @@ def _finds_range(plan: Mapping[str, Any]) -> bool:
     return plan.get("range_finder") is True and plan["problem"]["return_range"] is None
 
 
-def _modelled(report: EvaluationReport) -> bool:
+def _modelled(certificate: Certified) -> bool:
     """Whether a private model stands for the behaviour policy."""
-    return report.certificate["plan"].get("behaviour_model") is not None
+    return certificate["plan"].get("behaviour_model") is not None
 
 
 def _reading(interval: Interval, unit: str, *, modelled: bool) -> list[str]:
@@ -296,9 +241,18 @@ def _reading(interval: Interval, unit: str, *, modelled: bool) -> list[str]:
     return lines
 
 
-def _states(report: EvaluationReport) -> Section:
-    drawings, title = _lines(report.lines) + _surface(report.surface), "State by state"
-    lead = _states_lead(report)
+def _states(evaluation: Evaluation, spec: PublicSpec) -> Section:
+    lines, title = value_lines(evaluation, spec), "State by state"
+    worth = "What a state is worth when the episode goes on beyond the horizon"
+    if evaluation.value is None:
+        worth = "What the rest of an episode is worth from each state, as far as the records follow it"
+    lead = (
+        f"{worth}, as the released value function has it. These figures have no intervals: where few records lie, "
+        "noise and the public starting point decide."
+    )
+    if len(lines) > 1 and not lines[0].discrete:
+        lead += " One dimension at a time; the others stay in the middle of their public bounds."
+    drawings = _lines(lines) + _surface(value_surface(evaluation, spec))
     if len(drawings) == 1:
         beside = grid([*drawings, Text([lead], "prose")], wide=True)
         return Section(title, beside, id="states", before=True)
@@ -338,32 +292,20 @@ def _surface(surface: ValueSurface | None) -> list[Chart]:
     return [Chart("Value over the public bounds", "stronger is worth more", drawn)]
 
 
-def _states_lead(report: EvaluationReport) -> str:
-    worth = "What a state is worth when the episode goes on beyond the horizon"
-    if report.value is None:
-        worth = "What the rest of an episode is worth from each state, as far as the records follow it"
-    text = (
-        f"{worth}, as the released value function has it. These figures have no intervals: where few records lie, "
-        "noise and the public starting point decide."
-    )
-    if report.lines and not report.lines[0].discrete and len(report.lines) > 1:
-        text += " One dimension at a time; the others stay in the middle of their public bounds."
-    return text
-
-
-def _alike(overlap: Overlap | None) -> Section:
+def _alike(overlap: Mapping[str, Any] | None) -> Section:
     content: list[Block] = []
     if overlap is not None:
+        weights = {name: np.array(values, np.float64) for name, values in overlap["log10_weights"].items()}
         drawn = charts.histogram(
-            overlap.edges,
+            weights["edges"],
             None,
-            overlap.shares,
+            weights["shares"],
             title="Importance weights of the episodes, on a scale of powers of ten",
             x_label="weight of an episode, power of ten",
             y_label="episodes, %",
         )
         chart = Chart("Importance weights", "share of episodes in each bin, noisy", drawn)
-        content = [chart, Text(overlap.words, "prose")]
+        content = [chart, Text(overlap["words"], "prose")]
     return Section(
         "How alike the two policies are",
         grid(content, wide=True),
@@ -373,16 +315,3 @@ def _alike(overlap: Overlap | None) -> Section:
         "overlap",
         before=True,
     )
-
-
-def _settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The plan's fields for people; the promise itself stands elsewhere on the page."""
-    unused = blocks.STATED | ({"prior"} if plan.get("prior") is None else set())
-    if not _finds_range(plan):
-        unused |= {"shares: range"} | ({"shares: centre"} if plan.get("on_policy") is True else set())
-    return blocks.pairs(plan, _NAMES, unused)
-
-
-def words(name: str) -> str:
-    """A setting's or diagnostic's name for people."""
-    return blocks.named(name, _NAMES)

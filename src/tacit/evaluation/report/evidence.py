@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tacit.errors import DataError
 from tacit.evaluation.fidelity import kolmogorov_smirnov
+from tacit.evaluation.one_run import OneRun, most_that_can_be_found
 from tacit.evaluation.report import charts
 from tacit.evaluation.report.blocks import Chart, Key, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import Array, Axis, Kind, Line, number, upward
 
+if TYPE_CHECKING:
+    from tacit.evaluation.membership import Hits
+    from tacit.evaluation.neighbours import NearestRecords
+
 Attacked = Literal["synthetic", "control"]
 _CLOSEST = 1e-3
 """Distances below this share of the largest are drawn at the near end of the scale."""
+_QUANTILES = np.linspace(0.0, 1.0, 101)
 
 
 @dataclass(frozen=True)
@@ -98,74 +103,29 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Nearest:
-    """How near the synthetic rows come to single records: were any of them learned by heart?
-
-    Attributes:
-        protected: [Q] quantiles of a synthetic row's distance to the nearest record that it was learned from.
-        others: [Q] quantiles of its distance to the nearest of as many records that nothing was learned from.
-        nearer: share of rows nearer to one of the former (a tie counts half), and the low and high end of its interval;
-            a half is what rows have that copy nobody.
-        copies, rows: how many synthetic rows equal a record that was learned from, and how many were looked at.
-        unit: what distances are measured in.
-    """
-
-    protected: Array
-    others: Array
-    nearer: tuple[float, float, float]
-    copies: int
-    rows: int
-    unit: str
-
-    def __post_init__(self) -> None:
-        if self.protected.shape != self.others.shape or self.protected.ndim != 1 or len(self.protected) < 2:
-            what = "the quantiles of the distances do not fit together"
-            expected = "two arrays of equal length, at least two quantiles each"
-            remedy = "take both at the same levels, from 0 to 1"
-            raise DataError(what, where="Nearest", expected=expected, remedy=remedy)
-
-
-@dataclass(frozen=True)
-class Audit:
-    """A lower bound on epsilon from planted records, beside the upper bound that was promised.
+class Planted:
+    """What an audit with planted records found, beside what the attacked run promises.
 
     Attributes:
         label: what was attacked ("the released pipeline").
         kind: "synthetic" for what is released, "control" for a mutation that was made on purpose.
-        lower: no epsilon below it is consistent with the attack, at the confidence.
-        confidence: of `lower`, in (0, 1).
+        found: the lower bound on epsilon, and the guesses that it comes from.
         certified: what the attacked run promises (or, if it is broken, would have promised).
-        guesses, correct: whether canaries were in or not, and how many of these guesses were right.
-        reach: what `lower` would be if every guess about every canary were right: no audit of this size shows more.
     """
 
     label: str
     kind: Attacked
-    lower: float
-    confidence: float
+    found: OneRun
     certified: float
-    guesses: int
-    correct: int
-    reach: float
 
 
 @dataclass(frozen=True)
-class Caught:
-    """Share of members that an attack recognises at a share of false alarms, with its interval."""
-
-    false_alarms: float
-    share: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Attack:
-    """A membership attack: its name, what it looks at in one phrase, and what it catches."""
+class Guessed:
+    """What a membership attack catches at several rates of false alarms; `meaning` says what it looks at."""
 
     name: str
     meaning: str
-    caught: tuple[Caught, ...]
+    hits: Sequence[Hits]
 
 
 @dataclass(frozen=True)
@@ -247,7 +207,7 @@ def pictured(panels: Sequence[Points]) -> Section:
     )
 
 
-def copied(found: Nearest | None) -> Section:
+def copied(found: NearestRecords | None) -> Section:
     """Distances to single records."""
     return Section(
         "Whether anybody was copied",
@@ -259,51 +219,58 @@ def copied(found: Nearest | None) -> Section:
     )
 
 
-def _distances(nearest: Nearest) -> tuple[Chart, Text]:
-    share, low, high = map(_percent, nearest.nearer)
-    top = max(float(nearest.protected.max()), float(nearest.others.max()), 1e-12)
-    levels = np.linspace(0.0, 100.0, len(nearest.protected))
+def _distances(found: NearestRecords) -> tuple[Chart, Text]:
+    share, low, high = map(_percent, (found.nearer.value, found.nearer.low, found.nearer.high))
+    protected, others = (np.quantile(part, _QUANTILES) for part in (found.to_train, found.to_holdout))
+    top = max(float(protected[-1]), float(others[-1]), 1e-12)
     ends = ", ".join(
-        f"half of the rows have a {name} within {number(float(distances[len(levels) // 2]))}"
-        for name, distances in (("protected one", nearest.protected), ("different one", nearest.others))
+        f"half of the rows have a {name} within {number(float(np.median(distances)))}"
+        for name, distances in (("protected one", protected), ("different one", others))
     )
-    lines = [  # the dashed one on top, so that both are seen where they are one
-        Line("synthetic", np.maximum(nearest.protected, _CLOSEST * top), levels),
-        Line("control-0", np.maximum(nearest.others, _CLOSEST * top), levels),
-    ]
     drawn = charts.lines(
-        lines,
+        [  # the dashed one on top, so that both are seen where they are one
+            Line("synthetic", np.maximum(protected, _CLOSEST * top), 100 * _QUANTILES),
+            Line("control-0", np.maximum(others, _CLOSEST * top), 100 * _QUANTILES),
+        ],
         title=f"Distance to the nearest record: {ends}",
-        x=Axis(f"distance, {nearest.unit}", _CLOSEST * top, top, log=True),
+        x=Axis("distance, in standard deviations", _CLOSEST * top, top, log=True),
         y=Axis("synthetic rows within it, %", 0.0, 100.0),
     )
     legend = [("to a record that was learned from", "synthetic"), ("to one that was not", "control-0")]
     words = (
         f"{share} of the rows are nearer to a record that was learned from.",
         f"The 95 % interval is {low} to {high}; 50 % is what rows have that copy nobody.",
-        f"Rows that equal a record: {nearest.copies or 'none'} of {nearest.rows:,}.",
+        f"Rows that equal a record: {found.copies or 'none'} of {len(found.to_train):,}.",
     )
     chart = Chart("Distance to the nearest record", "share of synthetic rows within it", drawn, legend)
     return chart, Text(words, "prose")
 
 
-def attacked(audits: Sequence[Audit], attacks: Sequence[Attack]) -> Section:
+def attacked(audits: Sequence[Planted], attacks: Sequence[Guessed]) -> Section:
     """What planted records and attacks showed, beside what is promised."""
-    drawings, planted = [], []
+    drawings, planted, guessed = [], [], []
     for audit in audits:
-        synthetic, refuted = audit.kind == "synthetic", audit.lower > audit.certified
+        synthetic, found = audit.kind == "synthetic", audit.found
         style = "synthetic" if synthetic else "control-0"
-        drawn = charts.bounds(audit.label, audit.lower, audit.certified, by="attack", style=style, vain=not synthetic)
-        drawings.append(Chart(audit.label, f"at {100 * audit.confidence:g} % confidence", drawn))
+        drawn = charts.bounds(audit.label, found.epsilon, audit.certified, by="attack", style=style, vain=not synthetic)
+        drawings.append(Chart(audit.label, f"at {100 * found.confidence:g} % confidence", drawn))
+        # What it would be if every guess about every canary were right: no audit of this size shows more.
+        reach = most_that_can_be_found(found.canaries, confidence=found.confidence)
         cells = {
-            "Right guesses": f"{audit.correct:,} of {audit.guesses:,}",
-            "ε at least": number(audit.lower),
-            "Most it could show": number(audit.reach),
+            "Right guesses": f"{found.right:,} of {found.guesses:,}",
+            "ε at least": number(found.epsilon),
+            "Most it could show": number(reach),
             "ε promised": upward(audit.certified),
         }
-        note = "the promise is refuted" if refuted else "the promise stands"
+        note = "the promise is refuted" if found.epsilon > audit.certified else "the promise stands"
         planted.append(Row(audit.label, cells, note, audit.kind))
-    guessed = [Row(attack.name, dict(map(_caught, attack.caught)), attack.meaning) for attack in attacks]
+    for attack in attacks:
+        cells = {
+            f"Caught at {100 * hit.fpr:g} % false alarms": f"{_percent(hit.tpr.value)} "
+            f"({_percent(hit.tpr.low)} to {_percent(hit.tpr.high)})"
+            for hit in attack.hits
+        }
+        guessed.append(Row(attack.name, cells, attack.meaning))
     return Section(
         "Attacked, to see whether the promise stands",
         (*grid(drawings), *tabled("Planted records", planted), *tabled("Attack", guessed)),
@@ -312,11 +279,6 @@ def attacked(audits: Sequence[Audit], attacks: Sequence[Attack]) -> Section:
         "many as it raises false alarms.",
         "attacks",
     )
-
-
-def _caught(hit: Caught) -> tuple[str, str]:
-    column = f"Caught at {100 * hit.false_alarms:g} % false alarms"
-    return column, f"{_percent(hit.share)} ({_percent(hit.low)} to {_percent(hit.high)})"
 
 
 def taken(costs: Sequence[Cost]) -> Section:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from markupsafe import Markup
 
 from tacit.errors import DataError
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
+from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import Array, Axis, number, span
 
 if TYPE_CHECKING:
@@ -22,36 +21,6 @@ Level = Literal["logs", "policies"]
 """What of an expert the promise covers: every record that they contributed, or only how they decide."""
 Role = Literal["released", "ceiling", "floor", "experts"]
 """The release; the same without noise; what experts who act at random would have taught; the experts themselves."""
-_NAMES = {
-    "anchors": "public states",
-    "anchors: count": "how many public states",
-    "anchors: low": "lows of their box",
-    "anchors: high": "highs of their box",
-    "anchors: seed": "seed of their draw",
-    "clone": "clone of an expert",
-    "clone: floor": "least chance of an action of a clone",
-    "clone: ridge": "penalty of the clone's regression",
-    "clone: rows": "rows that a clone is fitted to",
-    "fit: loss": "how votes become a policy",
-    "rounds": "rounds of votes",
-    "rows": "rows of an expert that are read",
-    "kept": "rows of an expert in a gradient",
-    "rows_per_expert": "rows of an expert in a gradient",
-    "clip_norm": "largest norm of a contribution",
-    "noise_multiplier": "noise multiplier",
-    "weight: low": "return of an episode of no use",
-    "weight: high": "return of a very good episode",
-    "weight: sharpness": "how much good experts count, as an exponent",
-    "trajectories": "trajectories drawn for prefixes",
-    "trajectory_epsilon": "ε of one trajectory",
-    "trajectory_delta": "δ of one trajectory",
-    "experts": "experts there are at least",
-    "floor": "what hides an unreleased action",
-    "share": "share of ε for the prefixes",
-    "stable_fraction": "share of steps on the consensus",
-    "expected_batch_size": "experts in a noisy step, on average",
-}
-"""Settings that their names alone do not explain."""
 _KINDS = {
     "uniform": "drawn uniformly",
     "given": "given",
@@ -145,11 +114,21 @@ class Consensus:
     experts: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExpertsReport(PublicReport):
-    """Everything that the report of a policy learned from experts shows.
+def sections(
+    certificate: Certified,
+    *,
+    level: Level,
+    method: str,
+    world: str | None = None,
+    episodes: int = 0,
+    returns: Sequence[Played] = (),
+    votes: Votes | None = None,
+    consensus: Consensus | None = None,
+) -> tuple[Section, ...]:
+    """What the page of a policy learned from experts says besides the promise.
 
-    Attributes:
+    Args:
+        certificate: of the policy.
         level: what of an expert the promise covers.
         method: how the policy was learned, in a few words ("votes of clones").
         world: the public simulator in which returns are measured, or None.
@@ -162,56 +141,47 @@ class ExpertsReport(PublicReport):
         DataError: a policy that is not private is shown and the certificate does not say that the experts are
             simulated, or returns are shown and not exactly one of them is the release's.
     """
-
-    level: Level
-    method: str
-    world: str | None = None
-    episodes: int = 0
-    returns: tuple[Played, ...] = ()
-    votes: Votes | None = None
-    consensus: Consensus | None = None
-
-    def __post_init__(self) -> None:
-        roles = [row.role for row in self.returns]
-        if not self.simulated and set(roles) - {"released"}:
-            what = "policies without privacy are shown and the certificate does not say that the experts are simulated"
-            expected = "a certificate with simulated = true, or the returns of the release alone"
-            remedy = "leave the ceiling and the experts' own returns out"
-            raise DataError(what, where="ExpertsReport", expected=expected, remedy=remedy)
-        if roles and (roles.count("released") != 1 or self.world is None or self.episodes < 1):
-            what = "the returns are not those of one release in a simulator"
-            expected = "one row of the role 'released', the name of the simulator and the number of episodes"
-            remedy = "put them in, or leave all returns out"
-            raise DataError(what, where="ExpertsReport", expected=expected, remedy=remedy)
-
-    @property
-    def released(self) -> Played | None:
-        """What the release returns, if that was measured."""
-        return next((row for row in self.returns if row.role == "released"), None)
-
-    def sections(self) -> tuple[Section, ...]:
-        """What the page says besides the promise."""
-        heading, reading = _LEVELS[self.level]
-        return (
-            _answer(self),
-            *([] if self.votes is None else [_agreement(self.votes, self.certificate)]),
-            *([] if self.consensus is None else [_prefixes(self.consensus, self.level)]),
-            _compared(self),
-            blocks.limits(self.certificate, title=f"Protected: {heading}", lead=reading, id="level"),
-            blocks.settings(settings(self.certificate["plan"])),
+    roles = [row.role for row in returns]
+    if certificate.get("simulated") is not True and set(roles) - {"released"}:
+        what = "policies without privacy are shown and the certificate does not say that the experts are simulated"
+        expected = "a certificate with simulated = true, or the returns of the release alone"
+        raise DataError(what, where="report", expected=expected, remedy="leave the ceiling and the experts' own out")
+    if roles and (roles.count("released") != 1 or world is None or episodes < 1):
+        what = "the returns are not those of one release in a simulator"
+        expected = "one row of the role 'released', the name of the simulator and the number of episodes"
+        raise DataError(what, where="report", expected=expected, remedy="put them in, or leave all returns out")
+    heading, reading = _LEVELS[level]
+    lines = [f"Learned by {method}; it takes the best action each time."]
+    if returns:
+        lines.append(
+            f"Measured over {episodes:,} episodes in the public simulator. That costs no privacy, and nothing "
+            "was chosen by it."
         )
+    headline, figures = _answer(world, returns, votes, consensus)
+    answer: list[Block] = [Text(lines), *([Facts(figures)] if figures else [])]
+    return (
+        blocks.opening(headline, answer, eyebrow="What was learned", hero="The policy"),
+        *([] if votes is None else [_agreement(votes, certificate)]),
+        *([] if consensus is None else [_prefixes(consensus, level)]),
+        _compared(world, returns, cut=consensus is not None),
+        blocks.limits(certificate, title=f"Protected: {heading}", lead=reading, id="level"),
+        blocks.settings(settings(certificate)),
+    )
 
 
-def _answer(report: ExpertsReport) -> Section:
-    row, votes, figures = report.released, report.votes, []
-    headline = "One policy, learned from what many experts do."
+def _answer(
+    world: str | None, returns: Sequence[Played], votes: Votes | None, consensus: Consensus | None
+) -> tuple[str, list[tuple[str, str, str]]]:
+    """The headline and the large figures."""
+    headline, figures = "One policy, learned from what many experts do.", []
     if votes is not None and votes.error <= _MUCH:
         share = number(round(100 * float(np.median(votes.share))))
         headline = f"At half of the public states, at least {share} % of the experts choose alike."
-    if row is not None:
-        headline = f"In {report.world}, an episode under this policy returns about {number(row.mean, 3)}."
-        spread = number((row.high - row.low) / 2, 2)
-        figures.append(("Return", number(row.mean, 4), f"± {spread} (95 % interval of the mean)"))
+    for row in returns:
+        if row.role == "released":
+            headline = f"In {world}, an episode under this policy returns about {number(row.mean, 3)}."
+            spread = number((row.high - row.low) / 2, 2)
+            figures.append(("Return", number(row.mean, 4), f"± {spread} (95 % interval of the mean)"))
     if votes is not None and votes.error > _MUCH:
         note = "in each share of the votes: too much to say at how many of the public states experts agree"
         figures.append(("Noise", f"± {100 * votes.error:.2g} %", note))
@@ -219,23 +189,15 @@ def _answer(report: ExpertsReport) -> Section:
         nearly = float(np.mean(votes.share >= _NEARLY_ALL))
         note = f"of the public states, at least, have {100 * _NEARLY_ALL:g} % of the experts on one action"
         figures.append(("Agreement", f"{100 * nearly:.0f} %", note))
-    if report.consensus is not None:
-        prefixes = int(np.sum(report.consensus.lengths > 0))
-        figures.append(("Prefixes", f"{prefixes} of {len(report.consensus.lengths)}", "trajectories let something out"))
-    lines = [f"Learned by {report.method}; it takes the best action each time."]
-    if report.returns:
-        lines.append(
-            f"Measured over {report.episodes:,} episodes in the public simulator. That costs no privacy, and nothing "
-            "was chosen by it."
-        )
-    content: list[Block] = [Text(lines), *([Facts(figures)] if figures else [])]
-    return blocks.opening(headline, content, eyebrow="What was learned", hero="The policy")
+    if consensus is not None:
+        prefixes = int(np.sum(consensus.lengths > 0))
+        figures.append(("Prefixes", f"{prefixes} of {len(consensus.lengths)}", "trajectories let something out"))
+    return headline, figures
 
 
-def _compared(report: ExpertsReport) -> Section:
-    """What the release returns beside others; () without others."""
+def _compared(world: str | None, rows: Sequence[Played], *, cut: bool) -> Section:
+    """What the release returns beside others; no block without others."""
     content: list[Block] = []
-    rows = report.returns
     if len(rows) > 1:
         drawn = charts.intervals(
             [(row.label, [(_ROLES[row.role], row.mean, row.low, row.high)]) for row in rows],
@@ -243,22 +205,17 @@ def _compared(report: ExpertsReport) -> Section:
             x=span("return of an episode", *(np.array([row.low, row.high]) for row in rows)),
         )
         table = tabled("Policy", [_row(row) for row in rows])
-        content = [Chart("Returns", f"mean of an episode in {report.world}", drawn), *table]
-    lead = _returns_lead({row.role for row in rows}, cut=report.consensus is not None)
-    return Section("What it returns, and what privacy cost", grid(content, wide=True), lead, "returns", before=True)
-
-
-def _returns_lead(roles: set[Role], *, cut: bool) -> str:
-    """What the rows beside the release are."""
+        content = [Chart("Returns", f"mean of an episode in {world}", drawn), *table]
     notes: dict[Role, str] = {
         "ceiling": "The same without noise learned from the same experts, with nothing added to any sum"
         + ("; its prefixes were drawn and cut again, so that it is no upper bound." if cut else "."),
         "floor": "Actions at random: learned, with the same noise, from logs whose actions were drawn at random.",
         "experts": "Of the experts themselves, the bar holds nine in ten.",
     }
-    return " ".join(
-        ["What the policy returns in the public simulator."] + [notes[role] for role in notes if role in roles]
-    )
+    roles = {row.role for row in rows}
+    said = (notes[role] for role in notes if role in roles)
+    lead = " ".join(["What the policy returns in the public simulator.", *said])
+    return Section("What it returns, and what privacy cost", grid(content, wide=True), lead, "returns", before=True)
 
 
 def _row(row: Played) -> Row:
@@ -267,7 +224,7 @@ def _row(row: Played) -> Row:
     return Row(row.label, {"Return": mean, "Range": f"{low} to {high}"}, kind=kind)
 
 
-def _agreement(votes: Votes, certificate: Mapping[str, Any]) -> Section:
+def _agreement(votes: Votes, certificate: Certified) -> Section:
     marks = [(f"action {action}", *charts.vote_mark(action)) for action in range(votes.actions)]
     drawings = [
         Chart("What they choose", "at public states, over two of their dimensions", _choices(votes), marks),
@@ -277,7 +234,7 @@ def _agreement(votes: Votes, certificate: Mapping[str, Any]) -> Section:
     return Section("Where the experts agree", grid(drawings, wide=True), lead, "agreement", before=True)
 
 
-def _votes_lead(votes: Votes, certificate: Mapping[str, Any]) -> str:
+def _votes_lead(votes: Votes, certificate: Certified) -> str:
     count, error, population = len(votes.share), 100 * votes.error, int(certificate["unit"]["population"])
     noise = f"Noise moves a share by about ± {error:.2g} percentage points." if error > 0 else "There is no noise."
     if votes.error > _MUCH:
@@ -294,7 +251,7 @@ def _votes_lead(votes: Votes, certificate: Mapping[str, Any]) -> str:
     )
 
 
-def _choices(votes: Votes) -> Markup:
+def _choices(votes: Votes) -> str:
     choice = votes.choice.astype(int)
     shares = 100 * np.bincount(choice, minlength=votes.actions) / len(choice)
     split = "; ".join(f"action {action} at {share:.0f} %" for action, share in enumerate(shares))
@@ -309,7 +266,7 @@ def _choices(votes: Votes) -> Markup:
     )
 
 
-def _shares(votes: Votes) -> Markup:
+def _shares(votes: Votes) -> str:
     edges = np.linspace(1 / votes.actions, 1.0, _BINS + 1)
     counts, _ = np.histogram(np.clip(votes.share, edges[0], edges[-1]), bins=edges)
     middle = 100 * float(np.median(votes.share))
@@ -356,10 +313,10 @@ def _prefixes_lead(consensus: Consensus, level: Level) -> str:
     )
 
 
-def settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+def settings(certificate: Certified) -> list[tuple[str, str, str]]:
     """The plan's settings that have an effect: what is of a kind is named by it, a network by its widths."""
     flat: dict[str, Any] = {}
-    for name, value in plan.items():
+    for name, value in certificate["plan"].items():
         if name == "policy" and isinstance(value, Mapping):
             flat |= {"policy": "-".join(str(size) for size in value["network"]["sizes"])}
             flat |= {"features": value["features"]["kind"]}
@@ -373,7 +330,7 @@ def settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
             flat[name] = value
     unused = set(_CLOSED) if flat.get("fit: loss") == "squares" and flat.get("policy", "").count("-") == 1 else set()
     unused |= {"horizon", "explore"} if flat.get("rounds") == 1 else set()
-    return blocks.pairs({name: value for name, value in flat.items() if name not in unused}, _NAMES)
+    return blocks.pairs(certificate, unused | blocks.STATED, plan=flat)
 
 
 # What a report shows of a released value.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from tacit.errors import DataError
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Table, Text
-from tacit.evaluation.report.charts import Array, number, span, styles
+from tacit.evaluation.report.blocks import Certified, Chart, Facts, Row, Section, Text, pairs, tabled
+from tacit.evaluation.report.charts import number, span, styles
+from tacit.methods.improvement.improved import Improvement
 from tacit.methods.improvement.statement import Statement, Verdict
 
 _HEADLINES: dict[Verdict, str] = {
@@ -18,81 +18,49 @@ _HEADLINES: dict[Verdict, str] = {
     "too few people": "There are too few people to show what this advice gains.",
     "clone": "No advice is released: the policy is the clone of the records' own decisions.",
 }
-_NAMES = {
-    "advice": "largest share of the visits in which the advice is followed",
-    "caution": "chance of an action under the clone below which it is advised less often",
-    "columns": "columns that the policy looks at",
-    "value_columns": "columns that the value depends on",
-    "memory: rates": "memory of each column: 1 the newest value, 0 the mean of all",
-    "look_share": "share of the learning half's budget: means and spreads",
-    "change_weight": "weight of changes of values under the clip",
-    "reward_weight": "weight of rewards, in their standard deviations, under the clip",
-    "clip": "clip of a unit's moments, in multiples of a typical one",
-    "pessimism": "standard deviations subtracted while planning",
-    "snr_scale": "signal-to-noise ratio from which the model is trusted",
-    "level": "level of the bounds",
-}
-"""Settings that their names alone do not explain."""
 LEAST = 0.005
 """Shares of visits below it are not listed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImprovementReport(PublicReport):
-    """Everything that the report of an improvement shows; it has no place for a record.
+def sections(certificate: Certified, value: Improvement, actions: Sequence[str]) -> tuple[Section, ...]:
+    """What the page of an improvement says besides the promise; it has no place for a record.
 
-    Attributes:
-        statement: what the records prove.
-        kappa, snr: how much the advice trusts the model, and the signal-to-noise ratio that decides it.
-        actions: their names, A of them.
-        changes: [A, A] share of likely visits where the clone would take one action and the advice another.
-        sampled: whether the policy is the clone, and draws its actions.
-
-    Raises:
-        DataError: the shares are not those of these actions.
+    Args:
+        certificate: of the release.
+        value: what was released.
+        actions: their names.
     """
-
-    statement: Statement
-    kappa: float
-    snr: float
-    actions: tuple[str, ...]
-    changes: Array
-    sampled: bool
-
-    def __post_init__(self) -> None:
-        if np.shape(self.changes) != (len(self.actions),) * 2:
-            what, expected = "the shares are not those of these actions", "one row and one column for each action"
-            raise DataError(what, where="ImprovementReport", expected=expected, remedy="pass what the release has")
-
-    def sections(self) -> tuple[Section, ...]:
-        """What the page says besides the promise."""
-        return (
-            _answer(self),
-            _differs(self),
-            blocks.settings(blocks.pairs(self.certificate["plan"], _NAMES, blocks.STATED), before="a record was read"),
-            blocks.limits(self.certificate),
-        )
+    return (
+        _answer(value),
+        _differs(value, actions),
+        blocks.settings(pairs(certificate), before="a record was read"),
+        blocks.limits(certificate),
+    )
 
 
-def _answer(report: ImprovementReport) -> Section:
-    said = report.statement
+def _answer(value: Improvement) -> Section:
+    said, what = value.statement, "clone" if value.sampled else "advice"
     returns, gain = said.returns_interval, said.gain_interval
     share, about = f"{100 * said.advice:.3g} % of the visits", f"about {number(said.gain)}"
+    trust = f"kappa, at a signal-to-noise ratio of {number(value.plan.snr)}"
     figures = [
         (
             "Returns",
             number(said.returns),
             f"of the records' own decisions, {number(returns.low)} to {number(returns.high)}",
         ),
-        ("Gain", f"at least {number(gain.low)}", f"where the {_what(report)} is followed in {share}; {about}"),
-        ("Trust in the model", number(report.kappa), f"kappa, at a signal-to-noise ratio of {number(report.snr)}"),
+        ("Gain", f"at least {number(gain.low)}", f"where the {what} is followed in {share}; {about}"),
+        (
+            "Trust in the model",
+            number(value.plan.kappa),
+            trust,
+        ),
     ]
-    shown: tuple[Block, ...] = (Text([str(said)]), Facts(figures), _bounds(report), Text([gain.words], "details"))
+    shown = (Text([str(said)]), Facts(figures), _bounds(said, f"with {what}"), Text([gain.words], "details"))
     return blocks.opening(_HEADLINES[said.verdict], shown, eyebrow="What is proven", hero="The statement")
 
 
-def _bounds(report: ImprovementReport) -> Chart:
-    said, what = report.statement, f"with {_what(report)}"
+def _bounds(said: Statement, what: str) -> Chart:
     low, high = said.returns_interval.low, said.returns_interval.high
     style = styles([("their own", "reference"), (what, "synthetic")])
     least = said.returns + said.gain_interval.low
@@ -108,37 +76,25 @@ def _bounds(report: ImprovementReport) -> Chart:
     return Chart("Returns", note, drawn)
 
 
-def _what(report: ImprovementReport) -> str:
-    return "clone" if report.sampled else "advice"
-
-
-def _differs(report: ImprovementReport) -> Section:
-    changes = np.asarray(report.changes)
+def _differs(value: Improvement, actions: Sequence[str]) -> Section:
+    changes = np.asarray(value.changes)
     moved = float(changes.sum() - np.trace(changes))
-    pairs = sorted(
-        (
-            (float(changes[a, b]), a, b)
-            for a in range(len(changes))
-            for b in range(len(changes))
-            if a != b and changes[a, b] >= LEAST
-        ),
-        reverse=True,
-    )
+    places = sorted(zip(*np.nonzero(changes >= LEAST), strict=True), key=lambda place: (changes[place], place))[::-1]
     rows = [
-        Row(f"{report.actions[a]} → {report.actions[b]}", {"Share of visits": f"{100 * share:.1f} %"})
-        for share, a, b in pairs
+        Row(f"{actions[a]} → {actions[b]}", {"Share of visits": f"{100 * changes[a, b]:.1f} %"})
+        for a, b in places
+        if a != b
     ]
     lead = (
         f"In {100 * moved:.0f} % of the likely visits the advice is another action than the clone's, which acts as the "
         "records' own decisions mostly do. Both are computed from the noisy sums alone."
-        if not report.sampled
+        if not value.sampled
         else "The policy is the clone of the records' own decisions, and draws its actions as they do: by the learning "
         "half's own private estimate no advice is above them. (The most frequent action of all may be the worst one.)"
     )
-    if not (report.sampled or report.kappa):
+    if not (value.sampled or value.plan.kappa):
         lead = (
             "The advice is the clone's most likely action: the noise leaves nothing to be trusted beside the records' "
             "own decisions."
         )
-    shown: tuple[Block, ...] = (Text([lead]), *((Table("Clone → advice", rows),) if rows else ()))
-    return Section("Where the advice differs", shown, id="differs")
+    return Section("Where the advice differs", (Text([lead]), *tabled("Clone → advice", rows)), id="differs")

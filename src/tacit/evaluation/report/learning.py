@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from tacit.errors import DataError
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
+from tacit.evaluation.report.blocks import Block, Certified, Chart, Facts, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles
 
 Role = Literal["released", "compared", "ceiling", "floor"]
 """The run that is released; one at another epsilon; one without noise; one that learned from noise alone."""
 _KINDS: dict[str, Kind] = {"released": "synthetic", "ceiling": "reference"}
-_NAMES = {
-    "users": "people in a round",
-    "rounds": "rounds, each with other people",
-    "clip_norm": "largest norm of a contribution",
-    "gamma": "discount",
-    "trace": "trace: 1 for whole returns",
-    "horizon": "longest episode, in decisions",
-    "participations": "rounds in which one person may take part",
-    "noise_multiplier": "noise multiplier, of the whole run",
-    "correlation": "noise from round to round",
-    "decay": "workload that the noise is matched to",
-    "reward_rate": "reward of the public baseline",
-    "ridge": "penalty of the local critic",
-    "standardised": "advantages standardised for each person",
-    "return_scale": "public factor of rewards",
-    "kappa": "weight of the critic under the clip",
-    "critic_step": "step size of the critic",
-    "step": "first step size",
-    "directions": "votes of one person",
-    "episode_length": "longest episode of a vote, in decisions",
-    "radius": "distance at which votes are played",
-    "offset": "what votes add to a reward",
-    "average": "share of the rounds that is averaged",
-}
-"""Settings that their names alone do not explain."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +62,20 @@ class Outcome:
     runs: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyReport(PublicReport):
-    """Everything that the report of a learned policy shows. Returns are measured on simulated people alone.
+def sections(
+    certificate: Certified,
+    *,
+    environment: str,
+    people: int,
+    evaluated: int,
+    error: float,
+    outcomes: Sequence[Outcome],
+    curves: Sequence[Learning] = (),
+) -> tuple[Section, ...]:
+    """What the page of a learned policy says besides the promise. Returns are measured on simulated people alone.
 
-    Attributes:
+    Args:
+        certificate: of the policy.
         environment: its id.
         people, evaluated: how many people the training met at most, and how many others each return is measured on.
         error: standard error of the released policy's return over those people.
@@ -101,55 +85,24 @@ class PolicyReport(PublicReport):
     Raises:
         DataError: the certificate is not one of simulated people, or there is not exactly one released outcome.
     """
-
-    environment: str
-    people: int
-    evaluated: int
-    error: float
-    outcomes: tuple[Outcome, ...]
-    curves: tuple[Learning, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.simulated:
-            what = "returns are shown and the certificate does not say that the people are simulated"
-            remedy = "measure returns on simulated people: those of real ones are not differentially private"
-            raise DataError(what, where="PolicyReport", expected="a certificate with simulated = true", remedy=remedy)
-        if [row.role for row in self.outcomes].count("released") != 1:
-            what = "there is no released outcome, or there are several"
-            expected, remedy = "one outcome of the role 'released'", "put the returns of the released policy in"
-            raise DataError(what, where="PolicyReport", expected=expected, remedy=remedy)
-
-    @property
-    def released(self) -> Outcome:
-        """What the release came to."""
-        return next(row for row in self.outcomes if row.role == "released")
-
-    def sections(self) -> tuple[Section, ...]:
-        """What the page says besides the promise."""
-        return (
-            _answer(self),
-            _learned(self),
-            blocks.settings(settings(self.certificate["plan"]), before="anybody was met"),
-            blocks.limits(self.certificate),
-        )
-
-
-def settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The plan's settings for people, with the clip that bounds contributions: a smaller one where there is much
-    noise."""
-    # Settings without effect, and those that stand elsewhere on the page, are left out.
-    most, sigma = plan.get("most_noise"), plan.get("noise_multiplier")
-    used = {**plan, "clip_norm": min(plan["clip_norm"], most / sigma)} if most and sigma else plan
-    unused = {name for name, value in plan.items() if value is None} | blocks.STATED | {"most_noise"}
-    unused |= set() if plan.get("critic") == "local" else {"ridge"}
-    unused |= set() if plan.get("critic") in ("private", "shared") else {"kappa", "critic_step"}
-    return blocks.pairs(used, _NAMES, unused | ({"decay"} if plan["correlation"] != "toeplitz" else set()))
-
-
-def _answer(report: PolicyReport) -> Section:
-    row, certificate = report.released, report.certificate
+    if certificate.get("simulated") is not True:
+        what = "returns are shown and the certificate does not say that the people are simulated"
+        expected = "a certificate with simulated = true"
+        remedy = "measure returns on simulated people: those of real ones are not differentially private"
+        raise DataError(what, where="report", expected=expected, remedy=remedy)
+    released = [row for row in outcomes if row.role == "released"]
+    if len(released) != 1:
+        what, remedy = "there is no released outcome, or there are several", "put the returns of the released policy in"
+        raise DataError(what, where="report", expected="one outcome of the role 'released'", remedy=remedy)
+    (row,) = released
+    figures = [
+        ("Return", number(row.mean, 4), f"± {number(error, 2)} standard error"),
+        ("Greedy", number(row.greedy, 4), "the best action each time, instead of a drawn one"),
+        ("Averaged policy", number(row.averaged, 4), "mean of the later parameters, at no further cost"),
+        ("People met", f"at most {people:,}", "as the plan fixed it beforehand"),
+    ]
     lines = [
-        f"Measured on {report.evaluated:,} simulated people whom the training never met. Their returns are not part "
+        f"Measured on {evaluated:,} simulated people whom the training never met. Their returns are not part "
         "of the release, and nothing was chosen by them."
     ]
     if certificate["private"] is True:
@@ -158,27 +111,40 @@ def _answer(report: PolicyReport) -> Section:
         lines.append(
             f"Each {name} counts {left}; what one of them did changes this policy no more than is promised below."
         )
-    figures = [
-        ("Return", number(row.mean, 4), f"± {number(report.error, 2)} standard error"),
-        ("Greedy", number(row.greedy, 4), "the best action each time, instead of a drawn one"),
-        ("Averaged policy", number(row.averaged, 4), "mean of the later parameters, at no further cost"),
-        ("People met", f"at most {report.people:,}", "as the plan fixed it beforehand"),
-    ]
-    headline = f"In {report.environment}, an episode under this policy returns about {number(row.mean, 3)}."
-    return blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero="The return")
+    headline = f"In {environment}, an episode under this policy returns about {number(row.mean, 3)}."
+    return (
+        blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero="The return"),
+        _learned(outcomes, curves),
+        blocks.settings(settings(certificate), before="anybody was met"),
+        blocks.limits(certificate),
+    )
 
 
-def _learned(report: PolicyReport) -> Section:
-    """Learning curves and what every setting came to; () without curves."""
+def settings(certificate: Certified) -> list[tuple[str, str, str]]:
+    """The plan's settings for people, with the clip that bounds contributions: a smaller one where there is much
+    noise."""
+    # Settings without effect, and those that stand elsewhere on the page, are left out.
+    plan = certificate["plan"]
+    most, sigma = plan.get("most_noise"), plan.get("noise_multiplier")
+    used = {**plan, "clip_norm": min(plan["clip_norm"], most / sigma)} if most and sigma else plan
+    unused = {name for name, value in plan.items() if value is None} | blocks.STATED | {"most_noise"}
+    unused |= set() if plan.get("critic") == "local" else {"ridge"}
+    unused |= set() if plan.get("critic") in ("private", "shared") else {"kappa", "critic_step"}
+    unused |= {"decay"} if plan["correlation"] != "toeplitz" else set()
+    return blocks.pairs(certificate, unused, plan=used)
+
+
+def _learned(outcomes: Sequence[Outcome], curves: Sequence[Learning]) -> Section:
+    """Learning curves and what every setting came to; no block without curves."""
     lead = "Policies that were released on the way, on simulated people whom no training met."
-    if any(row.role in ("ceiling", "floor") for row in report.outcomes):
+    if any(row.role in ("ceiling", "floor") for row in outcomes):
         lead += (
             " The ceiling learned without noise, with the same clip; the floor from noise alone; neither is released."
         )
-    if any(row.runs > 1 for row in report.outcomes):
+    if any(row.runs > 1 for row in outcomes):
         lead += " Lines and points are means over runs, bands and bars go from the worst run to the best."
-    drawings = [_curves(report.curves), *_outcomes(report.outcomes)] if report.curves else []
-    table = tabled("Learned with", [_row(row) for row in report.outcomes])
+    drawings = [_curves(curves), *_outcomes(outcomes)] if curves else []
+    table = tabled("Learned with", [_row(row) for row in outcomes])
     shown: tuple[Block, ...] = (*grid(drawings, wide=True), *table) if drawings else ()
     return Section("How it learned, and what privacy cost", shown, lead, "learning", before=True)
 

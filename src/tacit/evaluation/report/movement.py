@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from tacit.data.mobility.days import SLOTS, Days, distinct, moves
@@ -19,7 +18,19 @@ from tacit.evaluation.movement.divergences import SEQ, Line, MapAdvice
 from tacit.evaluation.movement.maps import Levels, blocks_at, corners, largest_flows
 from tacit.evaluation.movement.maps import blocks as levels_of
 from tacit.evaluation.report import blocks, charts
-from tacit.evaluation.report.blocks import Banner, Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
+from tacit.evaluation.report.blocks import (
+    Banner,
+    Block,
+    Certified,
+    Chart,
+    Facts,
+    Link,
+    Row,
+    Section,
+    Text,
+    grid,
+    tabled,
+)
 from tacit.evaluation.report.charts import WIDTH, Array, Axis, canvas, fmt, markup, number
 
 TIMES = (8, 17, 26, 38)
@@ -31,27 +42,6 @@ _LEVELS = 10
 _HEIGHT = 300.0
 _LEAST = 1e-4
 """Divergences below are drawn at this end of the scale."""
-_NAMES = {
-    "days": "days of a person that are read",
-    "people": "people",
-    "noise": "who adds the noise",
-    "noise_multiplier": "noise multiplier",
-    "clip_norm": "largest norm of an answer",
-    "floor": "fewest answers",
-    "rounds": "rounds",
-    "box": "declared to hold nearly all homes",
-    "layout: times": "blocks of a day",
-    "layout: counts": "bins of places so far, from",
-    "layout: stays": "bins of half-hours in a stay, from",
-    "weights: stay": "weight of staying",
-    "weights: day": "weight of whole days",
-    "shares": "shares of the budget",
-    "shares: starts": "share of the budget for where days begin",
-    "shares: jumps": "share of the budget for how far people explore",
-    "matching: rounds": "rounds of imitation, without the records",
-    "matching: kinds": "latent kinds of days",
-    "rows_per_unit": "rows of a person that are read",
-}
 _MEASURES = {
     SEQ: ("All seven of the order of a day", "their mean"),
     "DailyLoc": ("Places a day", "how many different cells"),
@@ -95,11 +85,20 @@ class Picture:
     still: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class MovementReport(PublicReport):
-    """Everything that the report of a simulator of movement shows.
+def sections(
+    certificate: Certified,
+    *,
+    method: str,
+    days: int,
+    advice: Sequence[MapAdvice] = (),
+    lines: Sequence[Line] = (),
+    picture: Picture | None = None,
+    map: str | None = None,
+) -> tuple[Section, ...]:
+    """What the page of a simulator of movement says besides the promise.
 
-    Attributes:
+    Args:
+        certificate: of the simulator.
         method: how the simulator was made, in a few words ("one noisy release of what people do").
         days: on how many generated days the figures rest.
         advice: which maps can be read, from the known noise.
@@ -111,34 +110,19 @@ class MovementReport(PublicReport):
         DataError: days are compared and the certificate does not say that the people are simulated, or the map is no
             plain file name.
     """
-
-    method: str
-    days: int
-    advice: tuple[MapAdvice, ...] = ()
-    lines: tuple[Line, ...] = ()
-    picture: Picture | None = None
-    map: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.lines and not self.simulated:
-            what = "generated days are compared with people's and the certificate does not say that these are simulated"
-            remedy = "compare with simulated people: figures of real ones are not differentially private"
-            raise DataError(what, where="MovementReport", expected="a certificate with simulated = true", remedy=remedy)
-        if self.map is not None and (not self.map or set(self.map) & set("/\\:")):
-            what, remedy = "the map is no file beside the report", "write the map into the folder of the report"
-            raise DataError(what, where="MovementReport", expected="a file name", remedy=remedy)
-
-    def sections(self) -> tuple[Section, ...]:
-        """What the page says besides the promise."""
-        plan = self.certificate["plan"]
-        undeclared = {name for name, value in plan.items() if value is None}
-        return (
-            _answer(self),
-            _where(self.picture, self.map),
-            _close(self.lines, "the simulated people" if self.simulated else "people"),
-            blocks.settings(blocks.pairs(plan, _NAMES, blocks.STATED | undeclared)),
-            blocks.limits(self.certificate),
-        )
+    simulated = certificate.get("simulated") is True
+    if lines and not simulated:
+        what = "generated days are compared with people's and the certificate does not say that these are simulated"
+        remedy = "compare with simulated people: figures of real ones are not differentially private"
+        raise DataError(what, where="report", expected="a certificate with simulated = true", remedy=remedy)
+    undeclared = {name for name, value in certificate["plan"].items() if value is None}
+    return (
+        _answer(certificate, method, days, advice, picture),
+        _where(picture, map),
+        _close(lines, "the simulated people" if simulated else "people"),
+        blocks.settings(blocks.pairs(certificate, blocks.STATED | undeclared)),
+        blocks.limits(certificate),
+    )
 
 
 def picture(days: Days) -> Picture:
@@ -185,16 +169,18 @@ def _within(days: Days) -> tuple[Grid, NDArray[np.int64]]:
     return grid, np.where(inside, joined, -1)[index].reshape(seen.shape)
 
 
-def _answer(report: MovementReport) -> Section:
-    drawn, headline = report.picture, "A simulator of people's days, from which any number of days can be drawn."
+def _answer(
+    certificate: Certified, method: str, days: int, advice: Sequence[MapAdvice], drawn: Picture | None
+) -> Section:
+    headline = "A simulator of people's days, from which any number of days can be drawn."
     lines = [
-        f"Made by {report.method}.",
-        f"What this page shows of movement was counted on {report.days:,} generated days. Drawing days, however many, "
+        f"Made by {method}.",
+        f"What this page shows of movement was counted on {days:,} generated days. Drawing days, however many, "
         "costs no privacy; nobody lived them.",
-        *(_advised(advice) for advice in report.advice if advice.usable),
+        *(_advised(one) for one in advice if one.usable),
     ]
     content: list[Block] = [Text(lines)]
-    if forbidden := unusable(report):
+    if forbidden := unusable(certificate, advice):
         content.append(Banner("What must not be read from it.", " ".join(forbidden), "simulated"))
     if drawn is not None:
         headline = (
@@ -205,21 +191,21 @@ def _answer(report: MovementReport) -> Section:
             ("Places a day", number(drawn.places, 3), "different cells, on average"),
             ("Moves a day", number(drawn.moves, 3), "changes of cell, on average"),
             ("Busiest", clock(peak + 1), f"when {100 * drawn.moving[peak]:.0f} of 100 change their place"),
-            ("Staying put", f"{100 * drawn.still:.0f} %", f"of {report.days:,} days are spent in one cell"),
+            ("Staying put", f"{100 * drawn.still:.0f} %", f"of {days:,} days are spent in one cell"),
         ]
         content.append(Facts(figures))
     return blocks.opening(headline, content, eyebrow="What was made", hero="The simulator")
 
 
-def unusable(report: MovementReport) -> list[str]:
+def unusable(certificate: Certified, advice: Sequence[MapAdvice]) -> list[str]:
     """What the noise forbids: the certificate's own words first, then the advice on maps."""
     notes = [
         line.removeprefix(_UNUSABLE)
-        for line in map(str, report.certificate.get("not_protected", ()))
+        for line in map(str, certificate.get("not_protected", ()))
         if line.startswith(_UNUSABLE)
     ]
     lines = [line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".") for line in notes]
-    return lines + [_advised(advice) for advice in report.advice if not advice.usable]
+    return lines + [_advised(one) for one in advice if not one.usable]
 
 
 def _advised(advice: MapAdvice) -> str:
@@ -242,13 +228,12 @@ def _advised(advice: MapAdvice) -> str:
 def _where(drawn: Picture | None, map_file: str | None) -> Section:
     """Maps of generated days by the time of day, their flows, and their rhythm."""
     lead, drawings = "Made-up people on the public grid, none of them real.", list[Chart]()
+    link = [] if map_file is None else [Link(map_file, "The map", "shows their trips by the time of day.")]
     if drawn is not None:
         drawings = [*_maps(drawn), *_flows(drawn.flows, drawn.outlines), _rhythm(drawn.moving)]
         outside = round(100 * (1 - float(drawn.shares.sum(axis=1).mean())), 6)
         lead += f" About {outside:.2g} % of the days are outside these pictures." if outside >= 0.1 else ""
-    if map_file is not None:
-        lead += Markup(' <a href="{}">The map</a> shows their trips by the time of day.').format(map_file)
-    return Section("Where generated days are", grid(drawings), lead, "where", before=True)
+    return Section("Where generated days are", (*link, *grid(drawings)), lead, "where", before=True)
 
 
 def _maps(drawn: Picture) -> list[Chart]:
@@ -312,7 +297,7 @@ def _close(lines: Sequence[Line], people: str) -> Section:
     return Section("How close they are", content, lead, "close", before=True)
 
 
-def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, title: str) -> Markup:
+def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, title: str) -> str:
     """Blocks as strong as the share of days in them."""
     # outlines: [n, k, 2] latitude and longitude; shares: [n]; frame: [2, 2] south-west and north-east of the map
     svg, place = _ground(frame, title)
@@ -327,7 +312,7 @@ def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, tit
     return markup(svg)
 
 
-def flow_map(flows: Array, *, frame: Array, title: str) -> Markup:
+def flow_map(flows: Array, *, frame: Array, title: str) -> str:
     """Arcs from origins to destinations, bent to the right, as wide as there are moves; a dot is where they end."""
     # flows: [m, 5] latitude and longitude of origin and destination, moves, the largest first
     svg, place = _ground(frame, title)

@@ -22,7 +22,7 @@ from tacit.evaluation.report.blocks import (
     Chart,
     Facts,
     Notes,
-    PublicReport,
+    Report,
     Row,
     Section,
     Text,
@@ -39,7 +39,7 @@ WEAK = 90.0
 _FOLDER = "tacit.evaluation.report"
 
 
-def render(report: PublicReport, audits: Sequence[Audited] = ()) -> str:
+def render(report: Report, audits: Sequence[Audited] = ()) -> str:
     """The report as one HTML page: no script, no request, the same bytes for the same report.
 
     Args:
@@ -58,7 +58,7 @@ def render(report: PublicReport, audits: Sequence[Audited] = ()) -> str:
     )
     environment.filters.update(kind=lambda block: type(block).__name__, exact=_exact)
     environment.filters["compact"] = partial(json.dumps, ensure_ascii=False, separators=(", ", ": "))
-    certificate, contents = report.certificate, report.sections()
+    certificate, contents = report.certificate, report.sections
     private = _field(certificate, "private") is True
     sections = [
         *(section for section in contents if section.before),
@@ -79,7 +79,7 @@ def render(report: PublicReport, audits: Sequence[Audited] = ()) -> str:
     )
 
 
-def _banners(report: PublicReport, private: bool) -> list[Banner]:
+def _banners(report: Report, private: bool) -> list[Banner]:
     banners = []
     if not private:
         reasons = "; ".join(str(reason) for reason in _field(report.certificate, "reasons"))

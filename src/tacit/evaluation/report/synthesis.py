@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from markupsafe import Markup
 
 from tacit.errors import DataError
 from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import Banner, Block, Chart, Facts, PublicReport, Row, Section, grid, tabled
+from tacit.evaluation.report.blocks import Banner, Block, Certified, Chart, Facts, Row, Section, grid, tabled
 from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles, upward
 from tacit.evaluation.report.evidence import (
-    Attack,
-    Audit,
     Cost,
+    Guessed,
     Histogram,
-    Nearest,
+    Planted,
     Points,
     Score,
     attacked,
@@ -27,10 +26,14 @@ from tacit.evaluation.report.evidence import (
     pictured,
     taken,
 )
-from tacit.evaluation.report.whole_trajectories import WholeTrajectories, map_chart, plane_of_cells, trajectories
+from tacit.evaluation.report.whole_trajectories import Plane, WholeTrajectories, map_chart, trajectories
+
+if TYPE_CHECKING:
+    from tacit.evaluation.neighbours import NearestRecords
 
 Reference = Literal["simulated", "public"]
 _NAMES = {"simulated": "Protected rows (simulated)", "public": "Public rows", None: ""}
+_OF_WORLD = "Synthetic rows against the public simulator; no record is needed for that."
 _NO_RECORDS = Banner(
     "There is no real data in this report.",
     "Pictures and figures that compare the release with private records are not differentially private, so they are "
@@ -41,19 +44,10 @@ _NO_RECORDS = Banner(
 
 @dataclass(frozen=True)
 class Map:
-    """A plane with walls and the tables drawn over it, one panel each.
+    """Tables drawn over a plane with walls, one panel each."""
 
-    Attributes:
-        cells: rows of its cells, '#' for a wall; x grows with the row and y with the column.
-        origin: cell 0 covers [-origin, 1 - origin] on both axes.
-        goal: (x, y), or None.
-        panels: the tables.
-    """
-
-    cells: tuple[str, ...]
-    origin: float
-    goal: tuple[float, float] | None
-    panels: tuple[Points, ...]
+    plane: Plane
+    panels: Sequence[Points]
 
 
 @dataclass(frozen=True)
@@ -100,11 +94,30 @@ class Return:
     agent: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report(PublicReport):
-    """Everything that the report of synthetic rows shows; nothing in it depends on private rows except releases.
+def sections(
+    certificate: Certified,
+    *,
+    drawn: str = "",
+    reference: Reference | None = None,
+    map: Map | None = None,
+    scores: Sequence[Score] = (),
+    marginals: Sequence[Histogram] = (),
+    correlation: Correlation | None = None,
+    returns: Sequence[Return] = (),
+    curves: Sequence[Curve] = (),
+    whole_trajectories: WholeTrajectories | None = None,
+    embedding: Sequence[Points] = (),
+    nearest: NearestRecords | None = None,
+    audits: Sequence[Planted] = (),
+    attacks: Sequence[Guessed] = (),
+    synthesizers: Sequence[Cost] = (),
+    unit: str = "normalised return",
+) -> tuple[Section, ...]:
+    """What the page of synthetic rows says besides the promise; nothing depends on private rows except releases.
 
-    Attributes:
+    Args:
+        certificate: of the release.
+        drawn: what was drawn from the release, as "40,000 synthetic rows".
         reference: where rows that are compared or drawn beside the synthetic ones come from: "simulated" (the
             protected rows are simulated: no person is in them), "public", or None if there are none. A report on
             private people's records has none: such figures would not be differentially private.
@@ -114,111 +127,84 @@ class Report(PublicReport):
         nearest: how near synthetic rows come to single records.
         audits, attacks: what was tried against the promise, with planted or simulated records.
         synthesizers: what this synthesizer and others take, on the same simulated rows.
-        return_unit: what returns and curves are measured in.
-        drawn: what was drawn from the release, as "40,000 synthetic rows".
+        unit: what returns and curves are measured in.
 
     Raises:
         DataError: something of kind "reference", or a value computed from reference rows, is shown although `reference`
             is None; or `reference` is "simulated" and the certificate does not say so.
     """
-
-    reference: Reference | None = None
-    map: Map | None = None
-    scores: tuple[Score, ...] = ()
-    marginals: tuple[Histogram, ...] = ()
-    correlation: Correlation | None = None
-    returns: tuple[Return, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    whole_trajectories: WholeTrajectories | None = None
-    embedding: tuple[Points, ...] = ()
-    nearest: Nearest | None = None
-    audits: tuple[Audit, ...] = ()
-    attacks: tuple[Attack, ...] = ()
-    synthesizers: tuple[Cost, ...] = ()
-    return_unit: str = "normalised return"
-    drawn: str = ""
-
-    def __post_init__(self) -> None:
-        if self.reference == "simulated" and not self.simulated:
-            what = "the reference rows are called simulated and the certificate does not say so"
-            expected = "a certificate with simulated = true, written by a vault of simulated records"
-            remedy = "leave every comparison with the protected rows out, or compare with public rows"
-            raise DataError(what, where="Report", expected=expected, remedy=remedy)
-        compared = {
-            "map": self.map is not None and any(panel.kind == "reference" for panel in self.map.panels),
-            "scores": any(not score.public or score.ceiling is not None for score in self.scores),
-            "marginals": any(h.reference is not None or h.similarity is not None for h in self.marginals),
-            "correlation": self.correlation is not None and self.correlation.reference is not None,
-            "returns": any(row.kind == "reference" for row in self.returns),
-            "curves": any(curve.kind == "reference" for curve in self.curves),
-            "whole_trajectories": self.whole_trajectories is not None and self.whole_trajectories.compared,
-            "embedding": any(points.kind == "reference" for points in self.embedding),
-            "nearest": self.nearest is not None,
-            "attacks": bool(self.audits or self.attacks),
-            "synthesizers": bool(self.synthesizers),
-        }
-        shown = [name for name, present in compared.items() if present]
-        if self.reference is None and shown:
-            what = f"reference rows are shown ({', '.join(shown)}) but their source is not declared"
-            expected = "reference='simulated' or 'public' whenever real rows or values computed from them appear"
-            remedy = "leave them out: comparisons with private rows are not differentially private"
-            raise DataError(what, where="Report", expected=expected, remedy=remedy)
-
-    @property
-    def shows_records(self) -> bool:
-        """Whether protected rows are on the page."""
-        return self.reference == "simulated"
-
-    def sections(self) -> tuple[Section, ...]:
-        """What the page says besides the promise."""
-        name = _NAMES[self.reference]
-        columns, legend = distributions(self.marginals, name)
-        closeness = [score for score in self.scores if not score.public]
-        world = [score for score in self.scores if score.public]
-        lead = "Synthetic rows against the public simulator; no record is needed for that."
-        return (
-            _glance(self),
-            Section("", () if self.reference else (_NO_RECORDS,)),
-            _map(self.map),
-            measured(closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
-            measured(world, title="Whether it obeys its world", lead=lead, id="world"),
-            Section("Column by column", grid(columns, legend=legend), id="columns"),
-            _together(self.correlation, name),
-            trajectories(self.whole_trajectories, name),
-            pictured(self.embedding),
-            _usefulness(self),
-            copied(self.nearest),
-            attacked(self.audits, self.attacks),
-            taken(self.synthesizers),
-        )
+    if reference == "simulated" and certificate.get("simulated") is not True:
+        what = "the reference rows are called simulated and the certificate does not say so"
+        expected = "a certificate with simulated = true, written by a vault of simulated records"
+        remedy = "leave every comparison with the protected rows out, or compare with public rows"
+        raise DataError(what, where="report", expected=expected, remedy=remedy)
+    compared = {
+        "map": map is not None and any(panel.kind == "reference" for panel in map.panels),
+        "scores": any(not score.public or score.ceiling is not None for score in scores),
+        "marginals": any(h.reference is not None or h.similarity is not None for h in marginals),
+        "correlation": correlation is not None and correlation.reference is not None,
+        "returns": any(row.kind == "reference" for row in returns),
+        "curves": any(curve.kind == "reference" for curve in curves),
+        "whole_trajectories": whole_trajectories is not None and whole_trajectories.compared,
+        "embedding": any(points.kind == "reference" for points in embedding),
+        "nearest": nearest is not None,
+        "attacks": bool(audits or attacks),
+        "synthesizers": bool(synthesizers),
+    }
+    shown = [name for name, present in compared.items() if present]
+    if reference is None and shown:
+        what = f"reference rows are shown ({', '.join(shown)}) but their source is not declared"
+        expected = "reference='simulated' or 'public' whenever real rows or values computed from them appear"
+        remedy = "leave them out: comparisons with private rows are not differentially private"
+        raise DataError(what, where="report", expected=expected, remedy=remedy)
+    name = _NAMES[reference]
+    columns, legend = distributions(marginals, name)
+    closeness, world = ([score for score in scores if score.public is public] for public in (False, True))
+    return (
+        _glance(certificate, drawn, returns, scores, unit),
+        Section("", () if reference else (_NO_RECORDS,)),
+        _map(map),
+        measured(closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
+        measured(world, title="Whether it obeys its world", lead=_OF_WORLD, id="world"),
+        Section("Column by column", grid(columns, legend=legend), id="columns"),
+        _together(correlation, name),
+        trajectories(whole_trajectories, name),
+        pictured(embedding),
+        _usefulness(returns, curves, unit),
+        copied(nearest),
+        attacked(audits, attacks),
+        taken(synthesizers),
+    )
 
 
-def _glance(report: Report) -> Section:
+def _glance(
+    certificate: Certified, drawn: str, returns: Sequence[Return], scores: Sequence[Score], measure: str
+) -> Section:
     """What went in, what came out, what is promised and what it is good for."""
-    if not report.drawn:
+    if not drawn:
         return Section("", ())
-    unit = report.certificate["unit"]
-    epsilon, delta = upward(float(report.certificate["epsilon"])), number(float(report.certificate["delta"]))
-    into = "simulated records" if report.simulated else "records, which stay sealed"
+    unit, simulated = certificate["unit"], certificate.get("simulated") is True
+    epsilon, delta = upward(float(certificate["epsilon"])), number(float(certificate["delta"]))
+    into = "simulated records" if simulated else "records, which stay sealed"
     facts = [
         ("What went in", into, f"of a public population of {unit['population']:,}; unit: {unit['name']}"),
-        ("What came out", report.drawn, "and a model that draws more of them at no cost"),
+        ("What came out", drawn, "and a model that draws more of them at no cost"),
         ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {unit['name']}"),
-        ("What it is good for", *_worth(report)),
+        ("What it is good for", *_worth(returns, scores, measure)),
     ]
     return Section("At a glance", (Facts(facts),), id="glance", before=True)
 
 
-def _worth(report: Report) -> tuple[str, str]:
+def _worth(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tuple[str, str]:
     """A figure that says how useful the rows are, and what it is; without agents, how near they are."""
-    first = next(((row.agent, row.starts) for row in report.returns), None)
-    rows = [row for row in report.returns if (row.agent, row.starts) == first]
+    first = next(((row.agent, row.starts) for row in returns), None)
+    rows = [row for row in returns if (row.agent, row.starts) == first]
     for row in rows:
         if row.kind == "synthetic":
             others = [f"{number(other.mean)}: {other.label}" for other in rows if other is not row]
-            meaning = f"is what agents return that learn from it ({report.return_unit}). {'; '.join(others)}"
+            meaning = f"is what agents return that learn from it ({unit}). {'; '.join(others)}"
             return number(row.mean), meaning
-    for score in report.scores:
+    for score in scores:
         if score.ceiling is not None:
             return number(score.synthetic), f"{score.measure}; {number(score.ceiling)} between halves of the records"
     return "not measured here", "try it in your own environment, or compare with public rows"
@@ -228,11 +214,10 @@ def _map(drawn: Map | None) -> Section:
     drawings = []
     if drawn is not None:
         style = styles((panel.label, panel.kind) for panel in drawn.panels)
-        plane = plane_of_cells(drawn.cells, drawn.origin, drawn.goal)
         for panel in drawn.panels:
             rows = f"{len(panel.positions):,} rows"
             title = f"{panel.label}: positions of {rows} in the maze"
-            chart = map_chart(panel.positions, style[panel.label], title=title, plane=plane)
+            chart = map_chart(panel.positions, style[panel.label], title=title, plane=drawn.plane)
             drawings.append(Chart(panel.label, rows, chart))
     lead = (
         "Positions over the maze. Walls are shaded, the ring is the goal. A good synthetic table fills the corridors "
@@ -242,10 +227,8 @@ def _map(drawn: Map | None) -> Section:
 
 
 def _together(pair: Correlation | None, name: str) -> Section:
-    lead = Markup(
-        'Pearson correlation of every pair of columns: <span class="swatch cell-positive"></span> rise together, '
-        '<span class="swatch cell-negative"></span> move apart. Paler is weaker.'
-    )
+    lead = "Pearson correlation of every pair of columns. Paler is weaker."
+    legend = [("rise together", "filled cell-positive"), ("move apart", "filled cell-negative")]
     drawings = []
     if pair is not None:
         panels = [("Synthetic rows", "Pearson r", pair.synthetic)]
@@ -256,31 +239,32 @@ def _together(pair: Correlation | None, name: str) -> Section:
         for label, note, matrix in panels:
             drawn = charts.heat_map(matrix, pair.labels, title=f"Correlation matrix, {label}: {note}")
             drawings.append(Chart(label, note, drawn))
-    return Section("How columns move together", grid(drawings), lead, "together")
+    return Section("How columns move together", grid(drawings, legend=legend), lead, "together")
 
 
-def _usefulness(report: Report) -> Section:
+def _usefulness(returns: Sequence[Return], curves: Sequence[Curve], unit: str) -> Section:
     """Returns and learning curves of agents."""
-    style = styles([(row.label, row.kind) for row in report.returns] + [(c.label, c.kind) for c in report.curves])
-    evaluations = dict.fromkeys((row.agent, row.starts) for row in report.returns)
-    drawings = [_returns(report, agent, starts, style) for agent, starts in evaluations]
-    drawings += [_curves(report, agent, style) for agent in dict.fromkeys(curve.agent for curve in report.curves)]
+    style = styles([(row.label, row.kind) for row in returns] + [(c.label, c.kind) for c in curves])
+    drawings = [
+        _returns(returns, agent, starts, style, unit)
+        for agent, starts in dict.fromkeys((row.agent, row.starts) for row in returns)
+    ]
+    for agent in dict.fromkeys(curve.agent for curve in curves):
+        drawings.append(_curves([curve for curve in curves if curve.agent == agent], agent, style, unit))
     rows = []
-    for label in dict.fromkeys(row.label for row in report.returns):
-        returns = [row for row in report.returns if row.label == label]
-        cells = {_evaluation(row.agent, row.starts): _interval(row) for row in returns} | {
-            "Seeds": str(returns[0].seeds or "none")
-        }
-        rows.append(Row(label, cells, kind=returns[0].kind))
+    for label in dict.fromkeys(row.label for row in returns):
+        own = [row for row in returns if row.label == label]
+        cells = {_evaluation(row.agent, row.starts): _interval(row) for row in own}
+        rows.append(Row(label, {**cells, "Seeds": str(own[0].seeds or "none")}, kind=own[0].kind))
     lead = (
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
         "over training seeds."
     )
-    blocks: list[Block] = [*_warning(report.returns), *grid(drawings), *tabled("Trained on", rows)]
+    blocks: list[Block] = [*_warning(returns), *grid(drawings), *tabled("Trained on", rows)]
     return Section("What an agent learns from it", blocks, lead, "usefulness")
 
 
-def _warning(returns: tuple[Return, ...]) -> tuple[Banner, ...]:
+def _warning(returns: Sequence[Return]) -> tuple[Banner, ...]:
     """Where agents of the reference rows return less than a policy that learns nothing."""
     nothing = {row.starts: row for row in returns if row.seeds == 0}
     behind = dict.fromkeys(
@@ -306,27 +290,26 @@ def _interval(row: Return) -> str:
     return number(row.mean) + (f" ({number(row.low)} to {number(row.high)})" if row.seeds else "")
 
 
-def _returns(report: Report, agent: str, starts: str, style: dict[str, str]) -> Chart:
-    rows = [row for row in report.returns if (row.agent, row.starts) == (agent, starts)]
-    shared = [np.array([row.low, row.mean, row.high]) for row in report.returns if row.agent == agent]
+def _returns(returns: Sequence[Return], agent: str, starts: str, style: dict[str, str], unit: str) -> Chart:
+    rows = [row for row in returns if (row.agent, row.starts) == (agent, starts)]
+    shared = [np.array([row.low, row.mean, row.high]) for row in returns if row.agent == agent]
     name = _evaluation(agent, starts)
     drawn = charts.intervals(
         [(row.label, [(style[row.label], row.mean, row.low, row.high)]) for row in rows],
         title=f"Return, {name}: {'; '.join(f'{row.label} {_interval(row)}' for row in rows)}",
-        x=span(report.return_unit, np.zeros(1), *shared),
+        x=span(unit, np.zeros(1), *shared),
     )
     return Chart(name, "mean and interval over seeds", drawn)
 
 
-def _curves(report: Report, agent: str, style: dict[str, str]) -> Chart:
+def _curves(curves: Sequence[Curve], agent: str, style: dict[str, str], unit: str) -> Chart:
     """The learning curves of one way to learn."""
-    curves = [curve for curve in report.curves if curve.agent == agent]
     ends = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
     drawn = charts.lines(
         [Line(style[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
         title=f"{agent or 'Return'} over training: {ends}",
         x=span("training steps", *(c.steps for c in curves)),
-        y=span(report.return_unit, *(part for c in curves for part in (c.low, c.high))),
+        y=span(unit, *(part for c in curves for part in (c.low, c.high))),
     )
     label = f"{agent}, while training" if agent else "While training"
     return Chart(label, "mean and interval over seeds", drawn, [(c.label, style[c.label]) for c in curves])

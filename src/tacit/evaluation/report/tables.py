@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +24,8 @@ from tacit.evaluation.fidelity import (
     uniform_table,
 )
 from tacit.evaluation.neighbours import nearest_records
-from tacit.evaluation.one_run import OneRun, most_that_can_be_found
 from tacit.evaluation.report.charts import Axis, Kind
-from tacit.evaluation.report.evidence import (
-    Attack,
-    Attacked,
-    Audit,
-    Caught,
-    Histogram,
-    Nearest,
-    Points,
-    Score,
-    histogram,
-)
+from tacit.evaluation.report.evidence import Histogram, Points, Score, histogram
 from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Return
 from tacit.evaluation.report.whole_trajectories import (
     Drawing,
@@ -51,14 +40,10 @@ from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dyn
 from tacit.evaluation.statistics import interval
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
-if TYPE_CHECKING:
-    from tacit.evaluation.membership import LossAttack
-
 Table = Mapping[str, NDArray[Any]]
 Named = Sequence[tuple[str, Table]]
 
 _POINTS = 2_500
-_LEVELS = np.linspace(0.0, 1.0, 101)
 _BINS = 40
 """Of a column's histogram."""
 _FEWEST = 16
@@ -287,7 +272,7 @@ def plane_map(world: PlaneWorld, panels: Sequence[tuple[str, Kind, Table]], *, s
         positions = np.asarray(table["observations"])
         chosen = generator.choice(len(positions), size=min(_POINTS, len(positions)), replace=False)
         points.append(Points(label, kind, positions[np.sort(chosen), :2].astype(np.float64).round(3)))
-    return Map(world.cells, world.origin, world.goal, tuple(points))
+    return Map(plane_of_cells(world.cells, world.origin, world.goal), points)
 
 
 def _names(spec: PublicSpec) -> list[tuple[str, str]]:
@@ -345,20 +330,6 @@ def picture(reference: Table, synthetic: Table, *, seed: int, rows: int = 500) -
     )
 
 
-def nearest(synthetic: Table, train: Table, holdout: Table, *, seed: int) -> Nearest:
-    """How near synthetic rows come to rows that were learned from, and to others.
-
-    Args:
-        synthetic: released rows.
-        train, holdout: simulated or public rows; behind `vault.nonprivate` private ones.
-        seed: of the choice of rows.
-    """
-    records = nearest_records(synthetic, train, holdout, seed=seed)
-    to_train, to_holdout = (np.quantile(part, _LEVELS).round(6) for part in (records.to_train, records.to_holdout))
-    share = records.nearer.value, records.nearer.low, records.nearer.high
-    return Nearest(to_train, to_holdout, share, records.copies, len(records.to_train), "in standard deviations")
-
-
 def curators(spec: PublicSpec, synthetic: Table, real: Table, holdout: Table | None, *, seed: int) -> dict[str, float]:
     """Figures for the curator: likeness of the columns, and the share of rows nearer to a record than to another.
 
@@ -372,21 +343,9 @@ def curators(spec: PublicSpec, synthetic: Table, real: Table, holdout: Table | N
     close = fidelity(real, synthetic, spec=spec)
     figures = {"marginal": close.marginal, "correlation": close.correlation}
     if holdout is not None:
-        low, high = nearest(synthetic, real, holdout, seed=seed).nearer[1:]
-        figures |= {"nearer to a record that was learned from, from": low, "to": high}
+        nearer = nearest_records(synthetic, real, holdout, seed=seed).nearer
+        figures |= {"nearer to a record that was learned from, from": nearer.low, "to": nearer.high}
     return figures
-
-
-def audited(found: OneRun, label: str, kind: Attacked, *, certified: float) -> Audit:
-    """An audit by planted records beside what the attacked run promises."""
-    reach = most_that_can_be_found(found.canaries, confidence=found.confidence)
-    return Audit(label, kind, found.epsilon, found.confidence, certified, found.guesses, found.right, reach)
-
-
-def attacked(found: LossAttack) -> Attack:
-    """What the denoising-loss attack caught."""
-    caught = tuple(Caught(hits.fpr, hits.tpr.value, hits.tpr.low, hits.tpr.high) for hits in found.hits)
-    return Attack("Denoising loss", "guesses who was learned from by how well the network denoises a row", caught)
 
 
 def whole_trajectories(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
@@ -272,8 +271,8 @@ def plane_of_cells(cells: Sequence[str], origin: float, goal: Sequence[float] | 
     return Plane(frame, wall_boxes(cells, origin), None if goal is None else np.array(goal, np.float64))
 
 
-def path_chart(paths: Sequence[PlanePath], style: str, *, title: str, plane: Plane) -> Markup:
-    """TrajectoryStatistics over a map: a dot where each begins, a ring at each stitch point, and the step into a stitch
+def path_chart(paths: Sequence[PlanePath], style: str, *, title: str, plane: Plane) -> str:
+    """Trajectories over a map: a dot where each begins, a ring at each stitch point, and the step into a stitch
     dashed."""
     stitches = sum(len(path.stitches) for path in paths)
     svg, plot = _on_plane(f"{title} (trajectories: {len(paths)}, stitch points: {stitches})", plane)
@@ -299,7 +298,7 @@ def path_chart(paths: Sequence[PlanePath], style: str, *, title: str, plane: Pla
     return markup(svg)
 
 
-def map_chart(points: Array, style: str, *, title: str, plane: Plane) -> Markup:
+def map_chart(points: Array, style: str, *, title: str, plane: Plane) -> str:
     """A dot at each of the positions [N, 2], over a map."""
     svg, plot = _on_plane(title, plane)
     dots(svg, plot, points, style)
@@ -323,7 +322,7 @@ def _goal(svg: Element, plot: Plot, plane: Plane) -> None:
         _circles(svg, plot, plane.goal[None], {"class": "goal", "r": "7"})
 
 
-def time_line_chart(lines: Sequence[TimeLine], style: str, *, title: str, x_label: str, y: Axis) -> Markup:
+def time_line_chart(lines: Sequence[TimeLine], style: str, *, title: str, x_label: str, y: Axis) -> str:
     """One lane a patient: the state as a curve, the treatment under each visit, a dashed bar before each stitch
     point."""
     # A filled square after the last visit says that the course ended, an open end that it was cut off.

@@ -98,7 +98,7 @@ class ResidualRegression(GaussianEstimator):
     trace: float = 1.0
     """lambda of the residual returns, 1 for full returns (with the full products of ratios off-policy)."""
     rounds: int = 12
-    """K."""
+    """K, how often the values are corrected."""
     multiplier: float | None = None
     """clip of a round in multiples of the mean norm. None is 1.2 for tabular features on-policy, and 2 where residuals
     have heavy tails: off-policy, or with other features."""
