@@ -21,11 +21,11 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError, PlanError
-from tacit.hub.experts import level, pack, unpack
+from tacit.hub.values import KINDS
 from tacit.methods import experts
 from tacit.methods.experts import LinearClone, ReturnWeight, ReturnWeighted, Uniform, Votes
 from tacit.methods.experts.consensus import Consensus
-from tacit.methods.experts.learned import Learned
+from tacit.methods.experts.learned import Learned, level
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import Prefixes
@@ -107,25 +107,27 @@ def test_prefixes_come_back(release: Release[Learned]) -> None:
     nothing = {name: column[:0] for name, column in columns.items()}
     kept = (Prefixes(columns, np.array([2, 0, 1])), Prefixes(nothing, np.array([0])))
     theta = np.repeat(release.value.theta, 2, axis=0)
-    fields, weights = pack(dataclasses.replace(release.value, theta=theta, agreement=None, prefixes=kept))
+    fields, weights = KINDS["experts"].pack(
+        dataclasses.replace(release.value, theta=theta, agreement=None, prefixes=kept)
+    )
     config = {"plan": release.certificate.to_json()["plan"], **fields}
-    loaded = unpack(config, weights).prefixes
+    loaded = KINDS["experts"].unpack(config, weights).prefixes
     assert loaded is not None
     for ours, theirs in zip(kept, loaded, strict=True):
         assert np.array_equal(ours.lengths, theirs.lengths)
         assert set(ours.columns) == set(theirs.columns)
         assert all(np.array_equal(ours.columns[name], theirs.columns[name]) for name in columns)
     with pytest.raises(ValueError, match="columns that are not released"):
-        unpack(config, weights | {"prefixes.0.propensities": np.zeros(3)})
+        KINDS["experts"].unpack(config, weights | {"prefixes.0.propensities": np.zeros(3)})
     told = Prefixes({**columns, "propensities": np.zeros(3)}, np.array([2, 0, 1]))
     with pytest.raises(PlanError, match="columns that are not released"):
-        pack(dataclasses.replace(release.value, prefixes=(told,)))
+        KINDS["experts"].pack(dataclasses.replace(release.value, prefixes=(told,)))
     with pytest.raises(ValueError, match="prefixes of other lengths"):
-        unpack(config, weights | {"prefixes.0.lengths": np.array([9])})
+        KINDS["experts"].unpack(config, weights | {"prefixes.0.lengths": np.array([9])})
 
 
 def test_the_card_says_what_is_protected(release: Release[Learned], folder: Path) -> None:
-    card = (folder / hub.CARD).read_text()
+    card = " ".join((folder / hub.CARD).read_text().split())
     assert release.certificate.sentence in card
     assert "What is protected: the log of every doctor" in card
     assert "evidence about any one doctor" in card

@@ -11,7 +11,7 @@ import torch
 from tacit import hub
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.hub.synthesis import KINDS
+from tacit.hub.values import KINDS
 from tacit.methods.synthesis import Raking, Sampler
 from tacit.methods.synthesis.trajectories import TrajectoriesPlan, TrajectorySynthesizer, fit
 from tacit.privacy.certificate.certificate import Release

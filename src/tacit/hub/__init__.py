@@ -12,9 +12,8 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from safetensors import SafetensorError
@@ -31,6 +30,7 @@ from tacit.privacy.vault.plan import public_fields
 if TYPE_CHECKING:
     from tacit.agents.stacked import Stacked
     from tacit.data.spec import PublicSpec
+    from tacit.hub.values import Kind
 
 __all__ = [
     "CARD",
@@ -50,23 +50,7 @@ __all__ = [
 MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certificate.json", "README.md"
 _LARGEST_CONFIG = 1_000_000
 _COMMON = frozenset({"kind", "plan", "sha256"})
-_SYNTHESIZERS = ("synthesis", "trajectories", "baselines")
-"""Kinds that `synthesis.KINDS` knows; each other one is a module of this package."""
-_MODULES = {"imitation": "mobility"}
-"""Kind -> the module of this package that knows it, where that has another name."""
 _POLICIES = ("policy", "experts", "improvement")
-
-
-class _Kind(Protocol):
-    """How one kind of value becomes configuration and weights, and comes back: a module of this package, mostly."""
-
-    FIELDS: frozenset[str]
-
-    def pack(self, value: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]: ...
-
-    def unpack(self, config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Any: ...
-
-    def card(self, release: Release[Any]) -> str: ...
 
 
 def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
@@ -84,8 +68,13 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
     """
     folder = Path(folder)
     plain_files.require_free(folder, "folder")
-    name = _name(release.value)
-    kind = _kind(name)
+    name = _found(release.value)
+    if name is None:
+        names = dict.fromkeys(place.rpartition(":")[2] for place in list_kinds())
+        what = f"a value of type {type(release.value).__name__} has no folder"
+        expected, remedy = " or ".join(f"a {name}" for name in names), "save the release that a method returned"
+        raise FileError(what, where="hub.save", expected=expected, remedy=remedy)
+    kind = _kinds()[name]
     fields, weights = kind.pack(release.value)
     partial = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")
     try:
@@ -149,7 +138,7 @@ def read(folder: str | os.PathLike[str]) -> Any:
     try:
         if config["sha256"] != _digest(folder / MODEL, config):
             raise ValueError("another content than was written")
-        return _kind(config["kind"]).unpack(config, load_file(folder / MODEL))
+        return _kinds()[config["kind"]].unpack(config, load_file(folder / MODEL))
     except UnknownMethod as error:
         raise _unknown(folder / CONFIG, "method", str(error)) from None
     except Exception as error:  # whatever edited numbers lead to: no list of it would be whole
@@ -207,11 +196,7 @@ def _plans(certificate: Certificate) -> list[Any]:
     """The plans of which the certificate's release may be a run: its own, or one of those that it selected from."""
     record = certificate.to_json()
     selected = any(part["kind"] == Selection.kind for part in record["parts"])
-    return (
-        [record["plan"], *(candidate["plan"] for candidate in record["plan"]["candidates"])]
-        if selected
-        else [record["plan"]]
-    )
+    return [record["plan"], *(each["plan"] for each in (record["plan"]["candidates"] if selected else ()))]
 
 
 def _found(value: object) -> str | None:
@@ -262,22 +247,11 @@ def load_experts(
     return expert_files.load(Path(folder), spec, read, activation=activation, floor=floor, least=least)
 
 
-def _name(value: object) -> str:
-    kind = _found(value)
-    if kind is None:
-        names = dict.fromkeys(place.rpartition(":")[2] for place in list_kinds())
-        what = f"a value of type {type(value).__name__} has no folder"
-        expected, remedy = " or ".join(f"a {name}" for name in names), "save the release that a method returned"
-        raise FileError(what, where="hub.save", expected=expected, remedy=remedy)
-    return kind
+def _kinds() -> Mapping[str, Kind]:
+    """How values are written; imported where one is, since that takes a while."""
+    from tacit.hub.values import KINDS
 
-
-def _kind(name: str) -> _Kind:
-    if name in _SYNTHESIZERS:
-        from tacit.hub.synthesis import KINDS
-
-        return cast(_Kind, KINDS[name])
-    return cast(_Kind, import_module(f"tacit.hub.{_MODULES.get(name, name)}"))
+    return KINDS
 
 
 def _require_inside(folder: Path, names: tuple[str, ...]) -> None:
@@ -300,7 +274,7 @@ def _config(path: Path) -> dict[str, Any]:
         raise _damaged(path)
     if config["kind"] not in list_kinds().values():
         raise _unknown(path, "kind", config["kind"])
-    if config.keys() - {"notes"} != _COMMON | _kind(config["kind"]).FIELDS:
+    if config.keys() - {"notes"} != _COMMON | _kinds()[config["kind"]].fields:
         raise _damaged(path)
     return config
 

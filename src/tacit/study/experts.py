@@ -22,9 +22,9 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import Domain
 from tacit.evaluation.report.experts import Played as Row
 from tacit.evaluation.report.experts import Role
-from tacit.hub.experts import level
 from tacit.methods import experts
 from tacit.methods.experts import Learned
+from tacit.methods.experts.learned import level
 from tacit.privacy.vault.vault import Vault
 from tacit.study import simulators
 from tacit.study.account import thrown_away

@@ -137,8 +137,8 @@ def learn(
     given = {
         name: value for name, value in {**locals(), **settings}.items() if value is not None and value is not False
     }
-    from tacit.hub.experts import level
     from tacit.methods.experts import Consensus, claimed, published
+    from tacit.methods.experts.learned import level
     from tacit.study import simulators
     from tacit.study.account import Words, promised
     from tacit.study.environments import list_worlds, world_of
@@ -382,9 +382,9 @@ def _release(
     from tacit import hub
     from tacit.evaluation.report import Report
     from tacit.evaluation.report import experts as page
-    from tacit.hub.experts import level
     from tacit.methods import experts
     from tacit.methods.experts.anchors import require_policies
+    from tacit.methods.experts.learned import level
     from tacit.privacy.vault.vault import Vault
     from tacit.study.experts import compare, play, simulator_of
     from tacit.study.folder import REPORT, VERIFY, RunFolder, Stopwatch, certify, finish

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Certified, Chart, Facts, Row, Section, Text, pairs, tabled
 from tacit.evaluation.report.charts import number, span, styles
-from tacit.methods.improvement.improved import Improvement
 from tacit.methods.improvement.statement import Statement, Verdict
+
+if TYPE_CHECKING:
+    from tacit.methods.improvement.algorithm import Improvement
 
 _HEADLINES: dict[Verdict, str] = {
     "proven": "Following this advice gains, and the records prove it.",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,15 @@ def label(plan: Plan, covered: str, *, counts: str = SUMS, public: tuple[str, ..
             "every public parameter of the plan",
         ),
     )
+
+
+def level(plan: Plan) -> Literal["logs", "policies"]:
+    """What of an expert a plan's promise covers: the whole log, or only how the expert decides.
+
+    Prefixes of experts' own trajectories are published as they are; those of clones in a public simulator are not
+    anybody's records.
+    """
+    return "policies" if any(getattr(part, "source", None) == "logs" for part in plan.parts()) else "logs"
 
 
 # How much an expert's say counts: a bounded weight from the expert's own returns, within public bounds.
