@@ -12,8 +12,8 @@ from tests.private_files import open_to_others
 
 from tacit import hub
 from tacit.agents.language.judges import TextEncoder, TextJudge
-from tacit.cli import align
 from tacit.cli.app import main
+from tacit.methods import alignment
 from tacit.privacy.vault import isolation
 
 PEOPLE, CITY = 12, "Xanadu"
@@ -34,7 +34,8 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "records" / "reviews.csv").write_text("\n".join(["author,text", *rows]) + "\n")
     (tmp_path / "public.txt").write_text("a public text of some length\nand another public one\n" * 4)
     given = {
-        "person": "author",
+        "unit": "author",
+        "population": PEOPLE,
         "text": "text",
         "model": tmp_path / "model.gguf",
         "reward": tmp_path / "encoder",
@@ -75,12 +76,14 @@ def test_a_run_is_released_reported_and_tried(
 
 def stop_after_a_round(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Interrupt what learns, behind its first checkpoint of a round."""
-    real = getattr(align, name)
+    real = getattr(alignment, name)
 
     def stop(done: int, rounds: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(align, name, lambda *arguments, **options: real(*arguments, **{**options, "progress": stop}))
+    monkeypatch.setattr(
+        alignment, name, lambda *arguments, **options: real(*arguments, **{**options, "progress": stop})
+    )
 
 
 def test_an_interrupted_run_is_resumed(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +97,7 @@ def test_an_interrupted_run_is_resumed(words: list[str], tmp_path: Path, monkeyp
 def test_a_dry_run_opens_no_text(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "records" / "reviews.csv").unlink()
     assert main([*words, "--dry-run"]) == 0
-    assert "no text of a person was read" in capsys.readouterr().out
+    assert "no record was read" in capsys.readouterr().out
     assert not (tmp_path / "run").exists()
 
 
@@ -134,12 +137,12 @@ def test_what_people_prefer_is_learned_without_a_reward(
     ("more", "message"),
     [
         (["--chosen", "one"], "both columns of a pair"),
-        (["--chosen", "one", "--rejected", "other"], "--population is missing"),
         (
-            ["--chosen", "a", "--rejected", "b", "--population", "9", "--kl", "1"],
+            ["--chosen", "a", "--rejected", "b", "--kl", "1"],
             "an option of steering by preferences",
         ),
         (["--beta", "1"], "of steering by a reward"),
+        (["--layer", "-1"], "--layer is -1"),
     ],
 )
 def test_options_that_do_not_belong_together_are_refused(

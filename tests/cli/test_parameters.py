@@ -14,7 +14,7 @@ import pytest
 
 import tacit.methods
 from tacit import methods, serialization
-from tacit.cli import app, main, options, plan_declarations, policy_declarations, verbs
+from tacit.cli import app, main, options, plan_declarations, verbs
 from tacit.cli.options import PlanCommand, configured
 from tacit.parameters import Parameter, parameters, written
 from tacit.privacy.vault import plan as plans
@@ -26,7 +26,7 @@ COMMANDS: dict[methods.Task, type[PlanCommand]] = {
     "train": plan_declarations.Train,
     "learn": verbs.Learn,
     "imitate": verbs.Imitate,
-    "align": policy_declarations.Align,
+    "align": verbs.Align,
 }
 
 

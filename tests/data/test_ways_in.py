@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 import pytest
 from minari.data_collector import EpisodeBuffer
 
-from tacit.cli.align import read_rows
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.data.mobility import Rules, from_cells, from_points
 from tacit.data.mobility.grids import RegularGrid
 from tacit.data.sources import databases, lake, shards, sorting
 from tacit.data.sources.dictionaries import from_obp, from_scope_rl
 from tacit.data.sources.sorting import Wanted
+from tacit.data.texts import Texts
 from tacit.errors import DataError, TacitError
 
 # fmt: off
@@ -140,7 +140,7 @@ def of_table(found: lake.Table, **wanted: Any) -> int:
 
 
 def of_texts(ids: Sequence[Any], folder: Path) -> int:
-    return len({key for key, _ in read_rows(written(ids, folder / "a.csv"), "who", ["text"])})
+    return len({key for key, _ in Texts(written(ids, folder / "a.csv"), "who", "text").rows()})
 
 
 def of_position_files(ids: Sequence[Any], folder: Path) -> int:

@@ -25,13 +25,13 @@ from shard_cases import KEY, together
 from user_cases import priced
 from vault_cases import unit_of
 
-from tacit.cli.align import read_rows
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.data.mobility import Rules, from_cells, from_points
 from tacit.data.mobility.grids import RegularGrid
 from tacit.data.sources import databases, lake, shards, sorting
 from tacit.data.sources.dictionaries import from_scope_rl
 from tacit.data.sources.sorting import Wanted
+from tacit.data.texts import Texts
 from tacit.privacy import deals
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -340,7 +340,7 @@ def of_texts(people: Sequence[pd.DataFrame], folder: Path) -> dict[str, tuple[st
     folder.mkdir()
     pd.concat(people, ignore_index=True).to_csv(folder / "a.csv", index=False)
     found: dict[str, tuple[str, ...]] = {}
-    for key, (text,) in read_rows(folder / "a.csv", "who", ["text"]):
+    for key, (text,) in Texts(folder / "a.csv", "who", "text").rows():
         found[key] = (*found.get(key, ()), text)
     return found
 

@@ -195,7 +195,7 @@ def test_what_has_no_meaning_is_refused_in_the_words_of_python(logs: Path, tmp_p
         study_of(logs, spec=clinic.spec())
     with pytest.raises(DataError, match=r"and unit= says 'doctor'; .* give unit= patient"):
         tacit.Study(logs, unit="doctor", population=PATIENTS)
-    with pytest.raises(PlanError, match=r"there is no verb 'improv'.*one of evaluate, imitate, improve"):
+    with pytest.raises(PlanError, match=r"there is no verb 'improv'.*one of align, evaluate, imitate, improve"):
         study_of(logs).plan("improv", epsilon=1.0)
     with pytest.raises(PlanError, match=r"memory= '1:often' is of another form"):
         study_of(logs).plan("improve", epsilon=1.0, memory=("1:often",), **WORDS)

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import data_declarations, declarations, plan_declarations, policy_declarations, sharing, verbs
+from tacit.cli import data_declarations, declarations, plan_declarations, sharing, verbs
 from tacit.cli.console import complain, say
 from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
@@ -70,8 +70,8 @@ FUNCTIONS: dict[type, str] = {
     verbs.Imitate: "verbs.run",
     plan_declarations.Train: "train.train",
     verbs.Learn: "verbs.run",
-    policy_declarations.Align: "align.align",
-    policy_declarations.Complete: "align.complete",
+    verbs.Align: "verbs.run",
+    declarations.Complete: "policies.complete",
     declarations.Generate: "generate.generate",
     declarations.Map: "generate.draw",
     declarations.Play: "policies.play",

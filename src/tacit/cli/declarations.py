@@ -10,9 +10,8 @@ from tyro.conf import Positional, arg, subcommand
 
 from tacit.cli.data_declarations import Data, Spec
 from tacit.cli.plan_declarations import Demo, RowsFormat, Synthesize, Train
-from tacit.cli.policy_declarations import Align, Complete
 from tacit.cli.sharing import Hub
-from tacit.cli.verbs import Evaluate, Imitate, Improve, Learn
+from tacit.cli.verbs import Align, Evaluate, Imitate, Improve, Learn
 from tacit.methods import list_audits
 
 if TYPE_CHECKING:
@@ -101,6 +100,27 @@ class Map:
     days: int = 2_000
     trips: int = 1_000
     title: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complete:
+    """Verify a steered language model and let it complete prompts; this costs no privacy.
+
+    Args:
+        run: folder of a run of `tacit align`.
+        prompts: texts to go on with.
+        model: GGUF file of the base model; by default the one that the run was made with.
+        tokens: of a completion; by default as many as in the run.
+        reference: also let the base model complete them, at the same draws.
+        seed: of the drawing.
+    """
+
+    run: Positional[Path]
+    prompts: tuple[str, ...]
+    model: Path | None = None
+    tokens: int | None = None
+    reference: bool = False
     seed: int = 0
 
 

@@ -1,21 +1,22 @@
-"""`tacit play` and `tacit export`: what a released policy does in its environment, and as a file for other programs."""
+"""`tacit play`, `export` and `complete`: what a released policy does, its file, and what a steered model writes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.agents.heads import Gaussian
 from tacit.cli.console import say
-from tacit.cli.declarations import Export, Play
+from tacit.cli.declarations import Complete, Export, Play
 from tacit.cli.options import refused, require_least
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Domain, Remembered
 from tacit.envs.serving import Actor, returns
-from tacit.errors import DataError, PlanError
+from tacit.errors import DataError, FileError, PlanError
 from tacit.methods.experts.learned import Learned as Taught
 from tacit.methods.improvement import Improvement
 from tacit.methods.policy_gradient import Learned, OneHot, Policy
@@ -144,3 +145,32 @@ def _unfit(name: str) -> DataError:
     what = f"the policy is not one for {name}"
     expected = "an environment with observations and actions like those that the policy was learned from"
     return DataError(what, where="play", expected=expected, remedy="choose another environment")
+
+
+def complete(command: Complete) -> None:
+    """Verify, complete, print.
+
+    Raises:
+        FileError: the folder is damaged or holds something else, or it does not say where the base model is.
+        CertificateError: the certificate was edited.
+        PlanError: the base model is another one, or a prompt is empty.
+    """
+    from tacit import hub
+    from tacit.agents.language import llama
+    from tacit.methods.alignment import Steered
+    from tacit.study.align import FOLDER
+    from tacit.study.folder import RunFolder
+
+    release = hub.load(command.run / FOLDER)
+    if not isinstance(release.value, Steered):
+        what, expected = "the release is no steered language model", "the folder of a run of `tacit align`"
+        raise FileError(what, where=str(command.run), expected=expected, remedy="name such a folder")
+    path = command.model or Path(str(RunFolder(command.run).read()["settings"]["model"]))
+    value = release.value.using(*llama.load(path))
+    say(f"Verified: {release.certificate.sentence}")
+    for reference in (True, False) if command.reference else (False,):
+        say()
+        say("Base model" if reference else "Steered")
+        texts = value.complete(command.prompts, tokens=command.tokens, seed=command.seed, reference=reference)
+        for text in texts:
+            say(f"  {text}")

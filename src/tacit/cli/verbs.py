@@ -18,6 +18,7 @@ from tacit.methods import Task, list_names
 from tacit.study.movement import Whereabouts
 from tacit.study.study import Study
 from tacit.study.words import Missing
+from tacit.units import UnitKey
 
 CERTIFICATE = "certificate.json"
 
@@ -81,6 +82,32 @@ class OfMovement(Whereabouts, VerbCommand):
         told["unit"] = told["unit"] or ("user" if by_column else "person")
         reading = {field.name: getattr(self, field.name) for field in dataclasses.fields(Whereabouts)}
         return Study(reading.pop("source"), **told, **reading, narrator=console.Console())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfTexts(VerbCommand):
+    """A verb of texts of people.
+
+    Args:
+        data: CSV file of texts with their people.
+        unit: column with the people's ids, which also names the protected unit ("author").
+        text: column with the texts, or with the prompts of completions.
+        unit_key: what ids are that differ by case or form alone: different people (exact, which certificates say) or
+            one (folded); they are refused without it.
+        simulated: declare that no text is a real person's.
+        out: folder of the run; it will hold nothing private but what lies under OUT/private/.
+    """
+
+    data: Positional[Path]
+    out: Path
+    text: str
+    unit_key: UnitKey | None = None
+    simulated: bool = False
+
+    def study(self) -> Study:
+        """The study that the words name."""
+        reading: dict[str, Any] = {"text": self.text, "unit_key": self.unit_key, "simulated": self.simulated}
+        return Study(self.data, **_of_study(self), **reading, narrator=console.Console())
 
 
 def _of_study(command: Any) -> dict[str, Any]:
@@ -172,6 +199,9 @@ def _meanings(function: Callable[..., Any]) -> dict[str, str]:
 
 if TYPE_CHECKING:
 
+    class Align(OfTexts):
+        """As it is made below."""
+
     class Evaluate(VerbCommand):
         """As it is made below."""
 
@@ -187,3 +217,4 @@ else:
     Evaluate, Improve = command_of("evaluate"), command_of("improve")
     Learn = command_of("learn", data=None, unit="expert", population=None)
     Imitate = command_of("imitate", OfMovement, unit=None, population=None)
+    Align = command_of("align", OfTexts)

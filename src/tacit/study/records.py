@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import DataError, FileError, PlanError
 from tacit.study.narration import Narrator
+from tacit.units import UnitKey
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
+    from tacit.data.texts import Texts
     from tacit.data.trajectories import Trajectories
     from tacit.study.movement import Movement, Whereabouts
 
@@ -27,7 +29,8 @@ class Source:
 
     Args:
         name: what they are called where something is refused.
-        bounds: their public ones; None of policies of experts, which `learn` plays, and where it simulates experts.
+        bounds: their public ones; None of texts, of policies of experts, which `learn` plays, and where it simulates
+            experts.
         unit: what one protected unit is, in the singular.
         simulated: whether nobody is behind them.
         place: the folder or file that their ledger lies beside; None for records in memory.
@@ -35,6 +38,7 @@ class Source:
         more: further files, which share the ledger.
         said: how they were named, as options of a run; by default `data` is the name.
         movement: what is known of them where they are days of people.
+        texts: the file, where they are texts of people.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Source:
     more: tuple[Path, ...] = ()
     said: Mapping[str, Any] = field(default_factory=dict)
     movement: Movement | None = None
+    texts: Texts | None = None
 
     @property
     def spec(self) -> PublicSpec:
@@ -81,7 +86,8 @@ def source_of(
         ledger: file of the budget, which records in memory cannot do without.
         narrator: is told where the units' name cannot be checked.
         reading: how a table is read (see `Trajectories.from_frame`; of a CSV file also separator, decimal, encoding
-            and missing), or how records of where people were become days (see `Whereabouts`).
+            and missing), or how records of where people were become days (see `Whereabouts`); of a CSV file of texts
+            `text`, their column, with `unit_key` and `simulated`.
 
     Raises:
         DataError: the units have another name, or the bounds are missing, or something was said that has no meaning.
@@ -98,6 +104,8 @@ def source_of(
         movement = Movement(records.grid, data.simulated, lambda: records)
         opened = held_by_one(data, _required(ledger))
         return Source("Study", data.spec, unit, data.simulated, None, opened, movement=movement)
+    if "text" in reading:
+        return _of_texts(Path(records), unit, **reading)
     if OWN & reading.keys():
         files = [records] if isinstance(records, str | os.PathLike) else records or ()
         people = Whereabouts(source=tuple(map(Path, files)), **reading)
@@ -202,6 +210,14 @@ def _of_movement(people: Whereabouts, found: Movement, unit: str, ledger: Path |
     (place, *more), name = people.source, ", ".join(map(str, people.source))
     opened = _held(read, ledger or ledger_beside(place))
     return Source(name, spec, unit, nobody, place, opened, tuple(more), asdict(people), found)
+
+
+def _of_texts(path: Path, unit: str, *, text: str, unit_key: UnitKey | None = None, simulated: bool = False) -> Source:
+    from tacit.data.texts import Texts
+
+    name, texts = str(path), Texts(path, unit, text, unit_key)
+    said = {"data": path, "text": text, "unit_key": unit_key, "simulated": simulated}
+    return Source(name, None, unit, simulated, path, partial(_nothing, name), said=said, texts=texts)
 
 
 def _held(read: Callable[[], Trajectories], ledger: Path) -> Callable[[], Trajectories]:

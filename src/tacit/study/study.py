@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import PlanError
+from tacit.study import align as aligning
 from tacit.study import evaluate as evaluating
 from tacit.study import imitate as imitating
 from tacit.study import improve as improving
@@ -85,6 +86,7 @@ class Study:
                 narrator=narrator,
             )
 
+    align = verb(aligning.align)
     evaluate = verb(evaluating.evaluate)
     imitate = verb(imitating.imitate)
     improve = verb(improving.improve)

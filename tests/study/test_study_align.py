@@ -1,0 +1,64 @@
+"""Alignment as a verb of a study: of a file of texts, by a reward and by preferences, without a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.agents.language.small_files import encoder_written, model_written
+
+import tacit
+from tacit.agents.language.judges import TextEncoder, TextJudge
+from tacit.errors import DataError, PlanError
+from tacit.methods.alignment import Steered
+from tacit.privacy.vault import isolation
+
+PEOPLE = 12
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Words of the verb, with their public files."""
+    monkeypatch.setattr(isolation, "CROWDS", (1, 2, 5))
+    model_written(tmp_path / "model.gguf")
+    encoder_written(tmp_path)
+    texts = ["good film", "very good", "bad film", "very bad"]
+    TextJudge.fit(TextEncoder.load(tmp_path), texts, [1, 1, 0, 0]).save(tmp_path / "head.json")
+    return {"model": tmp_path / "model.gguf", "epsilon": 4.0, "layer": 0, "rounds": 2, "tokens": 5}
+
+
+def study_of(folder: Path, header: str, row: str, **more: Any) -> tacit.Study:
+    rows = [row.replace("#", str(i)) for i in range(PEOPLE)]
+    (folder / "reviews.csv").write_text("\n".join([header, *rows]) + "\n")
+    return tacit.Study(folder / "reviews.csv", unit="author", population=PEOPLE, text="text", **more)
+
+
+def test_a_reward_steers_without_a_folder(words: dict[str, Any], tmp_path: Path) -> None:
+    study = study_of(tmp_path, "author,text", "p#,the film number # of them all")
+    with pytest.raises(PlanError, match=r"reward= is missing"):
+        study.plan("align", **words)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    release = study.align(reward=tmp_path, people=6, seed=1, **words)
+    assert isinstance(release.value, Steered)
+    assert release.certificate.unit["name"] == "author"
+    assert study.ledger is not None
+    assert study.ledger.spent()[0] == pytest.approx(4.0, rel=1e-3)
+    new = {path.name for path in tmp_path.iterdir()} - set(before)
+    assert {name for name in new if "ledger" not in name} == set()
+
+
+def test_preferences_steer_without_a_reward(words: dict[str, Any], tmp_path: Path) -> None:
+    study = study_of(tmp_path, "author,text,one,other", "p#,ask #,good film of it,sad bad film", simulated=True)
+    more = {**words, "prompt_tokens": 4, "step": 9.0}
+    with pytest.raises(PlanError, match="both columns of a pair, or both of a rating"):
+        study.plan("align", chosen="one", **more)
+    release = study.align(chosen="one", rejected="other", **more)
+    assert release.certificate.simulated
+    assert np.diff(release.value.iterates, axis=0).any(axis=1).all()
+
+
+def test_texts_have_no_columns_for_other_verbs(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there are no records"):
+        study_of(tmp_path, "author,text", "p#,a").plan("improve", epsilon=1.0, gamma=1.0, horizon=2)
