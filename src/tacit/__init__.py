@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tacit.privacy.vault.user_vault import UserVault as UserVault
     from tacit.privacy.vault.vault import Vault as Vault
     from tacit.study.study import Study as Study
+    from tacit.study.train import train as train
     from tacit.units import Unit as Unit
 
 _HOMES = {
@@ -52,6 +53,7 @@ _HOMES = {
     "UserVault": "privacy.vault.user_vault",
     "Vault": "privacy.vault.vault",
     "space_of": "data.spec",
+    "train": "study.train",
 }
 _MODULES = {
     "alignment": "tacit.methods.alignment",

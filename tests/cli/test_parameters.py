@@ -23,7 +23,7 @@ COMMANDS: dict[methods.Task, type[PlanCommand]] = {
     "synthesize": plan_declarations.Synthesize,
     "evaluate": verbs.Evaluate,
     "improve": verbs.Improve,
-    "train": plan_declarations.Train,
+    "train": verbs.Train,
     "learn": verbs.Learn,
     "imitate": verbs.Imitate,
     "align": verbs.Align,

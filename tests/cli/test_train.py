@@ -17,9 +17,10 @@ from tests.private_files import open_to_others
 
 from stored_pages import charts, table
 from tacit import hub
-from tacit.cli import main, train
+from tacit.cli import console, main
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.study import people as fresh
 
 TINY = ("--users", "24", "--users-per-round", "6", "--delta", "1e-3", "--evaluate", "4", "--runs", "2")
 POLE = ("train", "CartPole-v1", *TINY, "--policy", "4", "--horizon", "20")
@@ -129,7 +130,7 @@ def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...
     """The command of a run that was stopped after its second round."""
     words = (*POLE, "--out", str(folder))
     with monkeypatch.context() as patched:
-        patched.setattr(train, "progress", stopped)
+        patched.setattr(console, "progress", stopped)
         assert run(*words) == 130
     return words
 
@@ -176,7 +177,7 @@ def test_a_lost_register_ends_a_run_and_nothing_is_made(
 def test_a_report_that_failed_is_made_again_with_other_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = (*POLE, "--out", str(tmp_path / "run"))
     with monkeypatch.context() as patched:
-        patched.setattr(train.train_report, "measured", refuse)
+        patched.setattr(fresh, "measured", refuse)
         assert run(*words, "--compare", "8") == 1
     weights = (tmp_path / "run" / "policy" / "model.safetensors").read_bytes()
     shutil.rmtree(tmp_path / "run" / "private")  # nobody is met any more

@@ -68,7 +68,7 @@ FUNCTIONS: dict[type, str] = {
     verbs.Evaluate: "verbs.run",
     verbs.Improve: "verbs.run",
     verbs.Imitate: "verbs.run",
-    plan_declarations.Train: "train.train",
+    verbs.Train: "verbs.train",
     verbs.Learn: "verbs.run",
     verbs.Align: "verbs.run",
     declarations.Complete: "policies.complete",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg, subcommand
 
 from tacit.cli.data_declarations import Data, Spec
-from tacit.cli.plan_declarations import Demo, RowsFormat, Synthesize, Train
+from tacit.cli.plan_declarations import Demo, RowsFormat, Synthesize
 from tacit.cli.sharing import Hub
-from tacit.cli.verbs import Align, Evaluate, Imitate, Improve, Learn
+from tacit.cli.verbs import Align, Evaluate, Imitate, Improve, Learn, Train
 from tacit.methods import list_audits
 
 if TYPE_CHECKING:

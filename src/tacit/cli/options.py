@@ -19,7 +19,6 @@ from tacit import methods, plain_files
 from tacit.errors import FileError
 from tacit.parameters import current
 from tacit.study.words import Missing as Missing
-from tacit.study.words import hidden as hidden
 from tacit.study.words import in_words as in_words
 from tacit.study.words import meaningless as meaningless
 from tacit.study.words import named as named

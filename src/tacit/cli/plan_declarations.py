@@ -17,19 +17,11 @@ if TYPE_CHECKING:
 
     Baseline = str
     SynthesisMethod = str
-    TrainMethod = str
 else:
     Baseline = Literal[list_baselines()]
     SynthesisMethod = Literal[list_names("synthesize")]
-    TrainMethod = Literal[list_names("train")]
 RowsFormat = Literal["parquet", "csv", "npz", "minari", "folder"]
 """What synthetic rows are written as."""
-RECIPES: Literal["recipe"] = "recipe"
-"""The choice of the environment's own recipe."""
-Critic = Literal["recipe", "none", "local", "private"]
-"""What each person's actions are judged against; the paper's shared critic exists with --paper alone."""
-Correlation = Literal["recipe", "toeplitz", "independent", "tree"]
-"""How the noise of one round is related to that of the rounds before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,77 +170,3 @@ class Synthesize(Spending):
     nonprivate_diagnostics: bool = False
     seed: int = 0
     resume: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-@of_plans("train")
-class Train(PlanCommand):
-    """Learn a policy from simulated people met once each, with differential privacy.
-
-    Args:
-        environment: any id that Gymnasium knows, one of your own as "module:Dose-v0" (importing the module registers
-            it), or tacit's: river-swim, dosing-0, dosing-1, clinic.
-        out: folder of the run; the key of its register of contributions lies beside it (OUT.key).
-        method: what a person adds to a release: the "gradient" of an episode, or "votes" on public directions, where
-            everybody plays short episodes with both of two opposite changes of the policy.
-        epsilon: the promise to every person.
-        delta: its slack; it must be below 1 / population, which is --users / --participations.
-        users: how many contributions there are at most, rounds times people in a round: as many as people are met
-            where everybody takes part once.
-        users_per_round: how many people in a round, between two releases; by default the recipe's own (8, and 32 for
-            the robots).
-        directions: votes of one person, each of which takes two episodes.
-        episode_length: most decisions of such an episode.
-        relation: what neighbouring populations differ in: a person contributes or not, or acts like another one.
-        unit: what one protected unit is called, in the singular.
-        policy: "log-linear", or the widths of a tanh network ("64-64"); by default the environment's own choice.
-        critic: what actions are judged against: what the recipe says; nothing but the person's own returns (none), a
-            critic fitted to the person's own episode and thrown away (local), or one that is learned with noise
-            (private).
-        correlation: what the recipe says; noise that cancels over the rounds (toeplitz, tree) or does not
-            (independent).
-        horizon: most steps of the environment in one person's episode.
-        repeat: public number of steps for which an action is repeated.
-        participations: in how many rounds one person may take part, at most once in each. The noise grows with it, and
-            the population is --users / --participations.
-        bounds: JSON file with public bounds of what the environment leaves open, {"observation": [[LOWS], [HIGHS]],
-            "action": [[LOWS], [HIGHS]], "reward": [LOW, HIGH]}, one number of LOWS and HIGHS for each dimension. Of an
-            environment that tacit does not know, the reward's are always needed: no environment declares them.
-        seed: of the simulated people and the first policy (never of the privacy noise, which is secret).
-        paper: the published recipe, with a critic that is shared without noise: it has no guarantee, and its
-            certificate says so.
-        compare: further epsilons to train at, for the report.
-        runs: how many runs of each of these, and of the ceiling and the floor.
-        evaluate: on how many fresh simulated people returns are measured.
-        tensorboard: also write released values as TensorBoard scalars, under OUT/tensorboard/.
-        resume: go on with a run that was interrupted; give the same options (compare, runs, evaluate and tensorboard,
-            which concern the report alone, may be others).
-        dry_run: print the promise and stop: nobody is met and nothing is spent.
-    """
-
-    environment: Positional[str]
-    out: Path
-    method: TrainMethod = "gradient"
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    users: int = 1600
-    users_per_round: int | None = None
-    directions: int | None = None
-    episode_length: int | None = None
-    relation: Relation = "add_or_remove"
-    unit: str = "person"
-    policy: str | None = None
-    critic: Critic = RECIPES
-    correlation: Correlation = RECIPES
-    horizon: int | None = None
-    repeat: int | None = None
-    participations: int = 1
-    bounds: Path | None = None
-    seed: int = 0
-    paper: bool = False
-    compare: tuple[float, ...] = ()
-    runs: int = 3
-    evaluate: int = 200
-    tensorboard: bool = False
-    resume: bool = False
-    dry_run: bool = False

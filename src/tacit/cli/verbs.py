@@ -8,15 +8,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from tyro.conf import Positional, arg
 
 from tacit.cli import console
 from tacit.cli.options import PlanCommand, made
 from tacit.methods import Task, list_names
+from tacit.study import train as training
 from tacit.study.movement import Whereabouts
 from tacit.study.study import Study
+from tacit.study.verbs import Request
 from tacit.study.words import Missing
 from tacit.units import UnitKey
 
@@ -118,15 +120,17 @@ def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) ->
     """The class of a command: the words of a study, those of its verb, and the options of its methods' plans.
 
     Args:
-        verb: the method of `Study`.
+        verb: the method of `Study`, or "train", which needs no study.
         base: what its records are.
         usual: values of words that a study needs and this command does not.
     """
-    method, usual = getattr(Study, verb), {"population": dataclasses.MISSING, **usual}
+    alone, usual = verb == "train", {"population": dataclasses.MISSING, **usual}
+    method = training.train if alone else getattr(Study, verb)
+    told = ((method, ("environment", *_own(method))),) if alone else ((Study.__init__, _STUDY), (method, _own(method)))
     fields: list[tuple[str, Any, Any]] = []
     if "data" in usual:
         fields.append(("data", _Perhaps, dataclasses.field(default=usual["data"])))
-    for function, names in ((Study.__init__, _STUDY), (method, _own(method))):
+    for function, names in told:
         meanings, parameters = _meanings(function) | _meanings(base), inspect.signature(function).parameters
         written = SimpleNamespace(__annotations__={name: parameters[name].annotation for name in names})
         hints = get_type_hints(written, inspect.unwrap(function).__globals__)
@@ -135,6 +139,7 @@ def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) ->
             default = dataclasses.MISSING if default is inspect.Parameter.empty else default
             kind = _in_words(hints[name], required=default is dataclasses.MISSING)
             kind = Literal[list_names(verb)] if name == "method" else kind | None if default is None else kind
+            kind = kind if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY else cast(Any, Positional)[kind]
             fields.append((name, Annotated[kind, arg(help=meanings[name])], dataclasses.field(default=default)))
     options = made(verb)
     for name, (kind, meaning) in options.items():
@@ -168,6 +173,23 @@ def _told(command: Any) -> dict[str, Any]:
     return {"promise": str(request.plan), **figures, "certificate": str(command.out / CERTIFICATE)}
 
 
+def train(command: Any) -> None:
+    """Carry `tacit.train` out, or say what it would promise."""
+    ask: Callable[..., Request[Any]] = inspect.unwrap(training.train)
+    words = {name: getattr(command, name) for name in ("environment", *_own(training.train))} | command.settings
+    words |= {} if command.dry_run else {"out": command.out, "track": command.track}
+    with console.aside(command.json):
+        request = ask(narrator=console.Console(), **words)
+        console.say(str(request))
+        if command.dry_run:
+            console.say("Dry run: nobody was met and nothing was spent.")
+        else:
+            request.carry_out({})
+    if command.json:
+        files = {} if command.dry_run else {"certificate": str(command.out / CERTIFICATE)}
+        console.say_json({"promise": str(request.plan), **files})
+
+
 def missing(command: Any) -> list[Missing]:
     """What the words of an imitation make necessary."""
     needed: list[Missing] = command.missing(command.population, command.ledger)
@@ -186,7 +208,7 @@ def _own(method: Callable[..., Any]) -> tuple[str, ...]:
     """The words of a verb that are no words of every command."""
     parameters = inspect.signature(method).parameters.values()
     keywords = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    return tuple(name for name in keywords if name not in ("out", "track"))
+    return tuple(name for name in keywords if name not in ("out", "track", "narrator"))
 
 
 def _meanings(function: Callable[..., Any]) -> dict[str, str]:
@@ -213,8 +235,12 @@ if TYPE_CHECKING:
 
     class Learn(VerbCommand):
         """As it is made below."""
+
+    class Train(VerbCommand):
+        """As it is made below."""
 else:
     Evaluate, Improve = command_of("evaluate"), command_of("improve")
     Learn = command_of("learn", data=None, unit="expert", population=None)
     Imitate = command_of("imitate", OfMovement, unit=None, population=None)
     Align = command_of("align", OfTexts)
+    Train = command_of("train", VerbCommand)

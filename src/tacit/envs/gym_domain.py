@@ -84,7 +84,8 @@ class GymDomain:
     and used again for the next people.
 
     Args:
-        name: an id that Gymnasium knows, "Pendulum-v1", or "module:Id-v0" where importing the module registers it.
+        name: an id that Gymnasium knows, "Pendulum-v1", "module:Id-v0" where importing the module registers it, or an
+            environment that `gymnasium.make` made, of which more are made alike.
         options: for `gymnasium.make`.
 
     Attributes:
@@ -92,12 +93,17 @@ class GymDomain:
         limit: after how many steps Gymnasium truncates an episode, or None.
 
     Raises:
-        DataError: Gymnasium knows no such id, a package that the environment needs is missing, or its observations or
-            actions are neither a box nor discrete from 0.
+        DataError: Gymnasium knows no such id, an environment was made otherwise, a package that the environment needs
+            is missing, or its observations or actions are neither a box nor discrete from 0.
     """
 
-    def __init__(self, name: str, **options: Any) -> None:
-        self.name, self._options = name, options
+    def __init__(self, name: str | gymnasium.Env[Any, Any], **options: Any) -> None:
+        made = name if isinstance(name, str) else name.spec
+        if made is None:
+            what, expected = "the environment says nothing of how it is made", "one that gymnasium.make made"
+            remedy = "register its class with Gymnasium: one is made for each person who is met at once"
+            raise DataError(what, where=f"GymDomain({type(name).__name__})", expected=expected, remedy=remedy)
+        self.name, self._made, self._options = made if isinstance(made, str) else made.id, made, options
         first = self._make()
         self._free: list[gymnasium.Env[Any, Any]] = [first]
         self._observation, self._action = first.observation_space, first.action_space
@@ -199,7 +205,7 @@ class GymDomain:
 
     def _make(self) -> gymnasium.Env[Any, Any]:
         try:
-            return gymnasium.make(self.name, disable_env_checker=True, **self._options)
+            return gymnasium.make(self._made, disable_env_checker=True, **self._options)
         except gymnasium.error.DependencyNotInstalled:
             what, remedy = "a package that the environment needs is not installed", "install gymnasium's extra for it"
         except (gymnasium.error.Error, ImportError):

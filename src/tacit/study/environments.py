@@ -8,7 +8,6 @@ import os
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -21,15 +20,12 @@ from tacit import plain_files
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Array, Domain, FloatArray
-from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.errors import DataError, FileError, TacitError
-from tacit.methods.policy_gradient import AnyPlan
-from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.study import simulators
 from tacit.study.words import meaningless
 
 if TYPE_CHECKING:
-    from tacit_worlds.populations import World as Experts
+    from tacit_worlds.populations import World
 
 TACITS_OWN = ("river-swim", "dosing-0", "dosing-1", "clinic")
 """Environments that Gymnasium does not know."""
@@ -50,79 +46,6 @@ BOX = '{"observation": [[LOWS], [HIGHS]]}'
 """What a file with a box of observations alone says."""
 
 
-@dataclass(frozen=True)
-class World:
-    """An environment, what is learned in it, and how its people are met.
-
-    Attributes:
-        name: its id.
-        domain: many copies of it at once.
-        spec: public bounds of its rows.
-        recipe: the plan, not calibrated, the policy, the horizon and the repeat.
-        fast: whether comparisons take seconds.
-    """
-
-    name: str
-    domain: Domain
-    spec: PublicSpec
-    recipe: Recipe
-    fast: bool
-
-    def users(
-        self, plan: AnyPlan, *, seed: int, population: int, rounds: int = 0, replicates: int = 1
-    ) -> SimulatedUsers | Returning:
-        """People who come once, or `plan.participations` times; `rounds` were held before."""
-        users = SimulatedUsers(
-            self.domain,
-            self.spec,
-            horizon=min(self.recipe.horizon, plan.horizon * self.recipe.repeat),
-            repeat=self.recipe.repeat,
-            restarts=self.recipe.restarts,
-            seed=seed,
-            rounds=rounds,
-            replicates=replicates,
-        )
-        return users if plan.participations == 1 else Returning(users, population, rounds)
-
-    def returns(self, actor: Actor, policies: int, episodes: int, *, seed: int) -> np.ndarray:
-        """Returns [policies, episodes] of whole episodes of fresh people."""
-        builtin = own(self.name) if self.recipe.restarts else None  # a slot of several episodes limits none of them
-        horizon, repeat = builtin[2] if builtin else self.recipe.horizon, self.recipe.repeat
-        generator = np.random.default_rng(seed)
-        return returns(self.domain, actor, policies, episodes, horizon=horizon, repeat=repeat, generator=generator)
-
-    def notes(self) -> dict[str, Any]:
-        """What `tacit play` needs to know, as JSON values."""
-        return {"environment": self.name, "horizon": self.recipe.horizon, "repeat": self.recipe.repeat}
-
-
-class Returning:
-    """Simulated people, only `population` of them, so that they come again, in turn, never twice to one round.
-
-    Args:
-        users: how they are served.
-        population: how many there are.
-        rounds: how many rounds were held before.
-    """
-
-    simulated = True
-
-    def __init__(self, users: SimulatedUsers, population: int, rounds: int) -> None:
-        self.spec, self.replicates = users.spec, users.replicates
-        self._users, self._population, self._rounds = users, population, rounds
-
-    def arrive(self, count: int) -> Sequence[Sequence[str]]:
-        """Ids of the next people of each replicate."""
-        first, self._rounds = self._rounds * count, self._rounds + 1
-        self._users.arrive(count)
-        ids = [(first + i) % self._population for i in range(min(count, self._population))]
-        return [[f"{replicate}-{person}" for person in ids] for replicate in range(self.replicates)]
-
-    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, np.ndarray]:
-        """Their rows."""
-        return self._users.serve(people, actor)
-
-
 def own(name: str) -> tuple[Domain, PublicSpec, int] | None:
     """One of tacit's own simulators, with its bounds and its longest episode."""
     registered = _REGISTERED.get(name)
@@ -136,7 +59,7 @@ def list_worlds() -> tuple[str, ...]:
     return get_args(simulators.load("populations").Name)
 
 
-def world_of(named: str | Any, bounds: Path | None, seed: int) -> Experts:
+def world_of(named: str | Any, bounds: Path | None, seed: int) -> World:
     """The world of experts of this name, or any environment of Gymnasium as one; nobody is met.
 
     Raises:
@@ -148,21 +71,21 @@ def world_of(named: str | Any, bounds: Path | None, seed: int) -> Experts:
     if isinstance(named, populations.World) or named in known:
         if bounds is not None:
             raise meaningless("learn", "--bounds", "an environment of Gymnasium: this world has bounds of its own")
-        return cast("Experts", populations.world(named) if named in known else named)
+        return cast("World", populations.world(named) if named in known else named)
     environment = OwnDomain(named, known=known)
     spec, limit = public_spec(environment, read_bounds(bounds)), environment.limit or LONGEST
     environment.try_out(seed)
     total = (min(0.0, spec.reward.low[0] * limit), max(0.0, spec.reward.high[0] * limit))
     space = spec.observation
     box = space if isinstance(space, Box) else Box((0.0,), (space.n - 1.0,))
-    return cast("Experts", populations.World(environment.name, environment, spec, limit, limit, total, box, ()))
+    return cast("World", populations.World(environment.name, environment, spec, limit, limit, total, box, ()))
 
 
 class OwnDomain(GymDomain):
     """A `GymDomain` that was perhaps written by the user of the command line.
 
     Args:
-        name: an id that Gymnasium knows, or "module:Id-v0" where importing the module registers it.
+        name: an id that Gymnasium knows, "module:Id-v0" where importing the module registers it, or an environment.
         known: names beside Gymnasium's that the command takes, for the error.
         options: for `gymnasium.make`.
 
@@ -170,7 +93,10 @@ class OwnDomain(GymDomain):
         DataError: as for a `GymDomain`; or the module does not exist, or the environment's own code fails.
     """
 
-    def __init__(self, name: str, *, known: Sequence[str] = (), **options: Any) -> None:
+    def __init__(self, name: str | gymnasium.Env[Any, Any], *, known: Sequence[str] = (), **options: Any) -> None:
+        if not isinstance(name, str):
+            super().__init__(name, **options)
+            return
         if ":" in name:
             _imported(name)
         elif known and not any(
@@ -242,11 +168,13 @@ def _expected(form: str) -> str:
     return f"JSON as {form}, one number of LOWS and HIGHS for each dimension"
 
 
-def read_bounds(path: Path | None, *, option: str = "--bounds", form: str = FORM) -> dict[str, Any] | None:
+def read_bounds(
+    path: Path | Mapping[str, Any] | None, *, option: str = "--bounds", form: str = FORM
+) -> dict[str, Any] | None:
     """The content of a file of public bounds; None without one.
 
     Args:
-        path: the file.
+        path: the file, or what it would say.
         option: which names it.
         form: what it says; keys that are not in it are unknown.
 
@@ -257,14 +185,14 @@ def read_bounds(path: Path | None, *, option: str = "--bounds", form: str = FORM
     if path is None:
         return None
     try:
-        bounds = json.loads(plain_files.text(path))
+        bounds = path if isinstance(path, Mapping) else json.loads(plain_files.text(path))
     except OSError as error:
         what, expected = f"the file of bounds cannot be read ({error.strerror})", _expected(form)
         raise FileError(what, where=f"{option} {path}", expected=expected, remedy="check the path") from None
     except (ValueError, RecursionError) as error:
         line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise _mend(path, f"the file of bounds is not valid JSON{line}", option, form) from None
-    if not isinstance(bounds, dict):
+    if not isinstance(bounds, Mapping):
         raise _mend(path, "the file of bounds is no JSON object", option, form)
     if unknown := sorted(name for name in bounds if f'"{name}"' not in form):
         raise _mend(path, f"the file of bounds has the unknown key {unknown[0][:40]!r}", option, form)
@@ -303,5 +231,5 @@ def _unlike(what: str) -> DataError:
     return DataError(what, where="bounds", expected="two ends", remedy="mend the file")
 
 
-def _mend(path: Path, what: str, option: str, form: str) -> DataError:
+def _mend(path: object, what: str, option: str, form: str) -> DataError:
     return DataError(what, where=f"{option} {path}", expected=_expected(form), remedy="mend the file")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.errors import DataError, PlanError
-from tacit.methods import find_method, list_names
+from tacit.methods import find_method
 from tacit.study import words
 from tacit.study.narration import Interrupted
 from tacit.study.verbs import Request, tracker
@@ -190,10 +190,7 @@ def learn(
 
 def _require_meaning(method: str, given: Mapping[str, Any], *, logs: bool, simulates: bool) -> None:
     """Refuse words that have no effect beside the others."""
-    if method not in list_names("learn"):
-        raise refused(f"there is no method {method!r}", f"one of {', '.join(list_names('learn'))}", "name one")
-    own = {each: {*names, *words.offered("learn", each)} for each, names in _OWN.items()}
-    useless = dict.fromkeys(set().union(*own.values()) - own[method], f"a method that has it, not {method}")
+    useless = words.of_others("learn", method, _OWN)
     if "paper" in given:
         useless |= dict.fromkeys(_PUBLISHED, "it without --paper, whose settings are published")
     if not simulates:
@@ -208,8 +205,7 @@ def _require_meaning(method: str, given: Mapping[str, Any], *, logs: bool, simul
         useless["bounds"] = "--world with an environment of Gymnasium"
     if method == "votes" and "returns" not in given:
         useless["sharpness"] = "--returns"
-    for name in sorted(useless.keys() & given.keys()):
-        raise meaningless(name, useless[name])
+    words.require_meaning("learn", given, useless)
     if {"floor", "stop"} <= given.keys():
         raise refused("--floor and --stop exclude each other", "one of them", "leave --floor out: --stop needs none")
     if given.get("rounds", 1) != 1 and "world" not in given:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from tacit.errors import PlanError
 from tacit.methods import Task, list_names
-from tacit.study.narration import in_python
+from tacit.study.narration import Quiet, in_python
 from tacit.study.words import offered
 
 if TYPE_CHECKING:
@@ -57,6 +57,21 @@ def verb(ask: Callable[Concatenate[Curator, P], Request[Value]]) -> Callable[Con
     return method
 
 
+def alone(ask: Callable[P, Request[Value]]) -> Callable[P, Release[Value]]:
+    """The function that says what a request without a study promises, and carries it out: there are no records."""
+
+    @functools.wraps(ask)
+    def function(*args: P.args, **kwargs: P.kwargs) -> Release[Value]:
+        narrator: Any = kwargs.get("narrator") or Quiet()
+        with in_python(narrator):
+            words: Any = plain(ask, kwargs)
+            request = ask(*args, **words)
+            narrator.say(str(request))
+            return request.carry_out({})
+
+    return function
+
+
 def plain(ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
     """Words as a command line would give them: paths of texts, and tuples of lists or of one text.
 
@@ -69,14 +84,16 @@ def plain(ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in words.items():
         if name not in known and name not in options:
             near = difflib.get_close_matches(name, {*known, *options}, n=1)
-            expected = f"{', '.join(sorted({*known, *options} - {'curator', 'settings'}))}"
+            expected = f"{', '.join(sorted({*known, *options} - {'curator', 'narrator', 'settings'}))}"
             remedy = f"did you mean {near[0]}=" if near else "leave it out"
             raise PlanError(f"{name}= is not a word of this verb", where=ask.__name__, expected=expected, remedy=remedy)
         kind = str(known[name].annotation) if name in known else ""
         if kind.startswith("Path") and isinstance(value, str):
             made[name] = Path(value)
-        elif kind.startswith("tuple[str") and isinstance(value, str | list):
-            made[name] = (value,) if isinstance(value, str) else tuple(value)
+        elif kind.startswith("tuple[str") and isinstance(value, str):
+            made[name] = (value,)
+        elif kind.startswith("tuple[") and isinstance(value, list):
+            made[name] = tuple(value)
     return made
 
 
@@ -88,15 +105,18 @@ def carried_out(
     return request.carry_out(settings_of(curator, ask, words))
 
 
-def settings_of(curator: Curator, ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a run is resumed with: all but where it is written, and how it is begun."""
-    bound = inspect.signature(ask).bind(curator, **words)
+def settings_of(
+    curator: Curator | None, ask: Callable[..., Any], words: Mapping[str, Any], *left_out: str
+) -> dict[str, Any]:
+    """The options that a run is resumed with: all but where it is written, how it is begun, and who is told."""
+    before = () if curator is None else (curator,)
+    bound = inspect.signature(ask).bind(*before, **words)
     bound.apply_defaults()
-    names = list(bound.arguments)[1:]  # but for the curator
     more = bound.arguments.get("settings", {})
-    never = {"out", "resume", "track", "settings"}
+    never = {"out", "resume", "track", "narrator", "settings", *left_out}
+    names = list(bound.arguments)[len(before) :]
     said = {name: _told(bound.arguments[name]) for name in names if name not in never}
-    return {**curator.settings, **said, **more}
+    return {**({} if curator is None else curator.settings), **said, **more}
 
 
 def _told(value: Any) -> Any:

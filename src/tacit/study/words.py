@@ -37,6 +37,34 @@ def meaningless(where: str, option: str, expected: str) -> PlanError:
     return PlanError(f"{name} has no meaning here", where=where, expected=expected, remedy=f"leave {name} out")
 
 
+def of_others(task: methods.Task, method: str, own: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Words that other methods of a task have, with what they would need.
+
+    Args:
+        task: the verb.
+        method: which has none of them.
+        own: method -> words that it alone or some methods have, beside the fields of its plan.
+
+    Raises:
+        PlanError: there is no such method.
+    """
+    names = methods.list_names(task)
+    if method not in names:
+        raise refused(task, f"there is no method {method!r}", f"one of {', '.join(names)}", "name one")
+    known = {each: {*own.get(each, ()), *offered(task, each)} for each in names}
+    return dict.fromkeys(set().union(*known.values()) - known[method], f"a method that has it, not {method}")
+
+
+def require_meaning(where: str, given: Mapping[str, Any], useless: Mapping[str, str]) -> None:
+    """Refuse the first word that has no effect beside the others: `useless` says what it would need.
+
+    Raises:
+        PlanError: there is one.
+    """
+    for name in sorted(useless.keys() & given.keys()):
+        raise meaningless(where, name, useless[name])
+
+
 @dataclass(frozen=True)
 class Missing:
     """An option that the others make necessary, and that is not there.

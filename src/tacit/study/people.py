@@ -1,24 +1,31 @@
-"""What a trained policy returns on fresh simulated people, beside other epsilons, a ceiling and a floor."""
+"""Simulated people who are met one by one, and what a policy that they taught returns on fresh ones, beside other
+epsilons, a ceiling and a floor."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tacit.data.spec import PublicSpec
+from tacit.envs.rollouts import Domain
+from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.evaluation.report.learning import Learning, Outcome, Role
 from tacit.methods.policy_gradient import Acting, AnyPlan, Learned, Votes, fit
+from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.study.account import promised
-from tacit.study.environments import World
+from tacit.study.environments import own
 from tacit.study.narration import Advance
 from tacit.tracking import TensorBoard
 
@@ -26,13 +33,86 @@ SHARE = 4
 """Learning curves are measured on this part of the people on whom the last policies are."""
 
 
+@dataclass(frozen=True)
+class Enrolled:
+    """The simulated people of an environment, what is learned from them, and how they are met.
+
+    Attributes:
+        name: its id.
+        domain: many copies of it at once.
+        spec: public bounds of its rows.
+        recipe: the plan, not calibrated, the policy, the horizon and the repeat.
+        fast: whether comparisons take seconds.
+    """
+
+    name: str
+    domain: Domain
+    spec: PublicSpec
+    recipe: Recipe
+    fast: bool
+
+    def users(
+        self, plan: AnyPlan, *, seed: int, population: int, rounds: int = 0, replicates: int = 1
+    ) -> SimulatedUsers | Returning:
+        """People who come once, or `plan.participations` times; `rounds` were held before."""
+        users = SimulatedUsers(
+            self.domain,
+            self.spec,
+            horizon=min(self.recipe.horizon, plan.horizon * self.recipe.repeat),
+            repeat=self.recipe.repeat,
+            restarts=self.recipe.restarts,
+            seed=seed,
+            rounds=rounds,
+            replicates=replicates,
+        )
+        return users if plan.participations == 1 else Returning(users, population, rounds)
+
+    def returns(self, actor: Actor, policies: int, episodes: int, *, seed: int) -> np.ndarray:
+        """Returns [policies, episodes] of whole episodes of fresh people."""
+        builtin = own(self.name) if self.recipe.restarts else None  # a slot of several episodes limits none of them
+        horizon, repeat = builtin[2] if builtin else self.recipe.horizon, self.recipe.repeat
+        generator = np.random.default_rng(seed)
+        return returns(self.domain, actor, policies, episodes, horizon=horizon, repeat=repeat, generator=generator)
+
+    def notes(self) -> dict[str, Any]:
+        """What `tacit play` needs to know, as JSON values."""
+        return {"environment": self.name, "horizon": self.recipe.horizon, "repeat": self.recipe.repeat}
+
+
+class Returning:
+    """Simulated people, only `population` of them, so that they come again, in turn, never twice to one round.
+
+    Args:
+        users: how they are served.
+        population: how many there are.
+        rounds: how many rounds were held before.
+    """
+
+    simulated = True
+
+    def __init__(self, users: SimulatedUsers, population: int, rounds: int) -> None:
+        self.spec, self.replicates = users.spec, users.replicates
+        self._users, self._population, self._rounds = users, population, rounds
+
+    def arrive(self, count: int) -> Sequence[Sequence[str]]:
+        """Ids of the next people of each replicate."""
+        first, self._rounds = self._rounds * count, self._rounds + 1
+        self._users.arrive(count)
+        ids = [(first + i) % self._population for i in range(min(count, self._population))]
+        return [[f"{replicate}-{person}" for person in ids] for replicate in range(self.replicates)]
+
+    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, np.ndarray]:
+        """Their rows."""
+        return self._users.serve(people, actor)
+
+
 def measured(
-    world: World, value: Learned, label: str, role: Role, *, evaluate: int, seed: int
+    people: Enrolled, value: Learned, label: str, role: Role, *, evaluate: int, seed: int
 ) -> tuple[Outcome, Learning, float]:
     """The outcome of one setting, its learning curve, and the standard error of the first run's return.
 
     Args:
-        world: where people are met.
+        people: fresh ones.
         value: of R runs.
         label, role: of the setting.
         evaluate: how many fresh people.
@@ -41,7 +121,7 @@ def measured(
     runs, epsilon = value.replicates, value.plan.epsilon
 
     def final(*, greedy: bool, average: bool) -> np.ndarray:
-        return world.returns(value.actor(greedy=greedy, average=average), runs, evaluate, seed=seed)
+        return people.returns(value.actor(greedy=greedy, average=average), runs, evaluate, seed=seed)
 
     drawn = final(greedy=False, average=False)
     means = drawn.mean(axis=1)
@@ -49,7 +129,7 @@ def measured(
     theta = value.iterates.reshape(points * runs, -1)
     few = max(2, evaluate // SHARE)
     path = (
-        world.returns(Acting(value.policy, theta, value.plan.greedy), points * runs, few, seed=seed)
+        people.returns(Acting(value.policy, theta, value.plan.greedy), points * runs, few, seed=seed)
         .mean(axis=1)
         .reshape(points, runs)
     )
@@ -76,7 +156,7 @@ def measured(
     return row, curve, error
 
 
-def repeated(world: World, plan: AnyPlan, *, runs: int, seed: int, advance: Advance) -> Learned:
+def repeated(people: Enrolled, plan: AnyPlan, *, runs: int, seed: int, advance: Advance) -> Learned:
     """Independent runs of a plan, whose ledgers and register are thrown away: everybody in them is simulated."""
     unit, epsilon, delta = promised(plan)
     budget = epsilon if math.isfinite(epsilon) else 1.0
@@ -87,8 +167,8 @@ def repeated(world: World, plan: AnyPlan, *, runs: int, seed: int, advance: Adva
             stack.enter_context(Ledger(inside / f"ledger-{r}", unit, epsilon=budget, delta=delta)) for r in range(runs)
         ]
         register = stack.enter_context(Register(inside / "register", key=Path(folder, "key")))
-        users = world.users(plan, seed=seed, population=unit.size, replicates=runs)
-        return fit(plan, UserVault(users, ledgers, register), world.recipe.policy, seed=seed, progress=advance).value
+        users = people.users(plan, seed=seed, population=unit.size, replicates=runs)
+        return fit(plan, UserVault(users, ledgers, register), people.recipe.policy, seed=seed, progress=advance).value
 
 
 def without_noise(plan: AnyPlan) -> AnyPlan:
