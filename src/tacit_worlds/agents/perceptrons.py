@@ -8,7 +8,6 @@ entered there. No graph is built: for networks this small autograd costs as much
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,7 +62,7 @@ class Trace:
 def forward(layers: Layers, x: Tensor, *, norm: bool) -> Trace:
     """Rows x [K, B, in] through K networks; `norm` puts a LayerNorm before every ReLU."""
     entering, centred = [x], []
-    for weight, bias in _pairs(layers[:-2]):
+    for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
         if norm:  # a mean over the units is linear in the weights: it is taken off these, which are fewer than the rows
             x = torch.baddbmm(_without_mean(bias), x, _without_mean(weight))
             length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
@@ -133,7 +132,3 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 def _without_mean(tensor: Tensor) -> Tensor:
     return tensor - tensor.mean(-1, keepdim=True)
-
-
-def _pairs(layers: Layers) -> Iterator[tuple[Tensor, Tensor]]:
-    return zip(layers[::2], layers[1::2], strict=True)

@@ -140,17 +140,13 @@ class Episodes:
                 column.append(row[name])
         joined = {name: _by_agent(column) for name, column in columns.items()}
         v, following = values(joined["x"]), values(joined["after"])
-        paid, value, next_value, end, over = (
-            self._by_step(column) for column in (joined["paid"], v, following, joined["end"], joined["over"])
+        learnt: list[Array] = [joined["paid"], v, following, joined["end"], joined["over"]]
+        paid, value, next_value, end, over = (  # [T, G, N] of [G, T N]
+            column.reshape(len(column), steps, -1).transpose(1, 0, 2) for column in learnt
         )
         gain = advantages(paid, value, next_value, end, over, gamma, trace)
         advantage = np.asarray(_by_agent(list(gain)), dtype=np.float32)
         return Rows(joined["x"], joined["actions"], joined["log"], advantage, advantage + v)
-
-    def _by_step(self, column: Array) -> Array:
-        """[T, G, N] of [G, T N]."""
-        agents, environments = self._shape
-        return column.reshape(agents, -1, environments).transpose(1, 0, 2)
 
     def _step(self, actions: Array, gamma: float) -> dict[str, Array]:
         """Move all episodes; scaled rewards, what happened, and the normalised observations after [G, N, d]."""

@@ -55,7 +55,9 @@ def load(path: str | os.PathLike[str]) -> tuple[Llama, Tokenizer]:
             raise ValueError("another architecture")
         shape = _shape(fields)
         layers = [_layer(weight, place, shape) for place in range(shape.layers)]
-        model = Llama.of(shape, weight("token_embd.weight"), layers, weight("output_norm.weight"), _digest(path))
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        model = Llama.of(shape, weight("token_embd.weight"), layers, weight("output_norm.weight"), digest)
         return model, _tokenizer(fields)
     except (ValueError, KeyError, IndexError, TypeError, OSError, AttributeError, RuntimeError) as error:
         raise _unsuited(path, "the file is damaged, or of another architecture") from error
@@ -101,11 +103,6 @@ def _tokenizer(fields: Mapping[str, Any]) -> Tokenizer:
     return Tokenizer.byte_pairs(
         fields["tokenizer.ggml.tokens"], merges, digits=fields["tokenizer.ggml.pre"] == "smollm"
     )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unsuited(path: Path, what: str) -> FileError:

@@ -224,8 +224,10 @@ def _deviation(features: Float64, covariances: Float64) -> Float64:
 
 
 class _Regression:
-    """Coefficients of what is summed with phi on phi, under known noise, from the prior N(0, P). The sum b = G theta +
-    noise has the noise of b itself, that of G times what theta may be, and the sampling of rows."""
+    """Coefficients of what is summed with phi on phi, under known noise, from the prior N(0, P)."""
+
+    # The sum b = G theta + noise has the noise of b itself, that of G times what theta may be, and the sampling of
+    # rows.
 
     def __init__(self, products: Float64, sigma: float, prior: Float64) -> None:
         self._products, self._sigma, self._prior = products, sigma, prior

@@ -124,7 +124,10 @@ class _Fit:
             self.centre[: len(spreads)] = np.linalg.solve(ridge, design.T @ centred).ravel()
         self._base = np.zeros_like(logits) if fine else logits
         width = layout.size * ACTIONS_COUNT
-        self._sets = [(np.arange(layout.size), layout.size)] if fine else _margins(layout)
+        self._sets = [(np.arange(layout.size), layout.size)]
+        if not fine:  # sums of buckets: cells x stay x home and time x home
+            (time, cell, stay, home), (times, cells, stays, _) = _axes(layout), layout.shape
+            self._sets = [((cell * stays + stay) * 2 + home, cells * stays * 2), (time * 2 + home, times * 2)]
         sums = np.concatenate([np.kron(np.eye(n)[:, group], np.eye(ACTIONS_COUNT)) for group, n in self._sets])
         self._released = np.concatenate([sums @ values[:width], values[width:]])
         self._covariance = np.diag(np.concatenate([np.zeros(len(sums)), sd[width:] ** 2]))
@@ -206,12 +209,6 @@ def _groups(layout: Layout) -> list[tuple[IntArray, int, float]]:
     if layout.size <= FINE and times > 1:
         groups.append((np.arange(layout.size), layout.size, BUCKET_SPREAD))
     return groups
-
-
-def _margins(layout: Layout) -> list[tuple[IntArray, int]]:
-    """Sums of buckets that a large layout is matched on: cells x stay x home and time x home."""
-    (time, cell, stay, home), (times, cells, stays, _) = _axes(layout), layout.shape
-    return [((cell * stays + stay) * 2 + home, cells * stays * 2), (time * 2 + home, times * 2)]
 
 
 def _counts(cells: IntArray, size: int) -> FloatArray:

@@ -18,7 +18,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ from tacit.methods.policy_gradient.trust_region import KL
 from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Contribution
-from tacit.privacy.vault.base import Run, exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.user_vault import Actor, UserVault
 
 Float64 = NDArray[np.float64]
@@ -107,7 +106,12 @@ def fit(
             actor = Acting(state.policy, state.theta)
             asked = _Asked(actor, state.released(k, plan.bound / clips), clips / plan.bound)
         vault.enroll(run, asked.actor)
-        means = _means(plan, vault, run, contributions, asked.released)
+        if isinstance(plan, Votes) and plan.answers == "randomized":
+            assert isinstance(asked.released, votes.VoteDirections)
+            answers = vault.randomized(run, POLICY, contributions[POLICY], asked.released)
+            means = {POLICY: votes.mean(plan, answers, asked.released)}
+        else:
+            means = {part: vault.noisy_sum(run, part, what, asked.released) for part, what in contributions.items()}
         state.update(k, means, asked.factor)
         if path is not None and vault.at_block_end(run, POLICY):
             state.save(path, run, vault)
@@ -134,15 +138,6 @@ def _votes(plan: Votes, state: State, k: int) -> _Asked:
     released = votes.VoteDirections(votes.directions(plan, size, state.replicates, k))
     factor = np.full(state.replicates, math.sqrt(size / (plan.most * p)))
     return _Asked(votes.tried(plan, state.policy, state.theta, released, k), released, factor)
-
-
-def _means(
-    plan: AnyPlan, vault: UserVault, run: Run, contributions: Mapping[str, Contribution], released: Any
-) -> dict[str, Float64]:
-    """For each part of the plan the noisy mean of what people add, [R, d]."""
-    if isinstance(plan, Votes) and plan.answers == "randomized":
-        return {POLICY: votes.mean(plan, vault.randomized(run, POLICY, contributions[POLICY], released), released)}
-    return {part: vault.noisy_sum(run, part, what, released) for part, what in contributions.items()}
 
 
 def _contributions(plan: AnyPlan, policy: Policy, critic: Value | None) -> Mapping[str, Contribution]:

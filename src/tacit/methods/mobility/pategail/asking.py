@@ -174,7 +174,9 @@ class Asking:
             public["slopes"] = padded(self.learner.slopes(played, codes))
             return public
         if plan.kind == "samples":
-            query = self._pairs(rows, counts)
+            # those most often played; without smoothing, as in the paper's mode, every row of its own
+            alone = plan.laplace is not None or not plan.smooth
+            query = (rows if alone else np.argsort(-counts, kind="stable"))[: plan.queries]
             public["query"] = np.full(plan.queries, -1)
             public["query"][: len(query)] = query
             share = counts[query] / counts.sum()
@@ -243,12 +245,6 @@ class Asking:
                 share = self._shares(played)
                 table = (table - share) / (share + _EVEN)
             self.learner.learn(played, table[cells_of(plan.layout, plan.embedding, played.codes)])
-
-    def _pairs(self, rows: Array, counts: Array) -> Array:
-        """Which of the distinct pairs are asked: those most often played; in the paper's mode every row of its own."""
-        if self.plan.laplace is not None or not self.plan.smooth:
-            return np.asarray(rows[: self.plan.queries])
-        return np.argsort(-counts, kind="stable")[: self.plan.queries]
 
     def _hear_pairs(self, rewards: Float64) -> None:
         plan = self.plan

@@ -14,6 +14,7 @@ their rows, in which one of them counts as much as its share of these.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,7 +147,10 @@ def stitch(
             time=time.to(previous.dtype) / codec.longest,
             ending=torch.zeros_like(time),
         )
-        condition = _ended(model, condition, codec.longest - time, generator)
+        ending, left = drawn(model.network.endings(condition), generator), codec.longest - time
+        taken = torch.where(ending == 0, codec.horizon + 1, (ending - 1) % codec.horizon + 1)
+        ending = torch.where(taken > left, left.clamp(max=codec.horizon), ending)  # truncated where fewer rows are left
+        condition = dataclasses.replace(condition, ending=ending)
         steps, rows, first = _fragments(model, first, condition, sampler, generator, populated)
         pieces.append(_piece(rows, codec.flags(condition.ending), owners, time))
         going = condition.ending == 0
@@ -181,13 +185,6 @@ def _fragments(
 
     steps, after, *rows = drawn_again(draw, missed, torch.arange(len(first), device=first.device))
     return steps, dict(zip(ROWS, rows, strict=True)), after
-
-
-def _ended(model: FragmentModel, condition: Condition, left: Tensor, generator: torch.Generator) -> Condition:
-    """The condition with a drawn ending; trajectories with fewer rows `left` [B] than they would take are truncated."""
-    ending, horizon = drawn(model.network.endings(condition), generator), model.codec.horizon
-    rows = torch.where(ending == 0, horizon + 1, (ending - 1) % horizon + 1)
-    return Condition(**{**vars(condition), "ending": torch.where(rows > left, left.clamp(max=horizon), ending)})
 
 
 def _piece(rows: dict[str, Tensor], flags: Tensor, owners: Tensor, time: Tensor) -> Columns:
