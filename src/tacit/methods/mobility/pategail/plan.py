@@ -15,14 +15,14 @@ from tacit.methods.mobility.pategail.critics import ACTIONS, DECISIONS, Critic, 
 from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, LocalCritics, OwnNoise
 from tacit.methods.mobility.pategail.training import Ppo
 from tacit.methods.mobility.places import CLIP, JUMPS, STARTS
-from tacit.methods.mobility.plan import few, label
+from tacit.methods.mobility.plan import WhoAdds, few, label
 from tacit.methods.mobility.simulator import Layout
 from tacit.parameters import Option
 from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import check, fraction, whole
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -113,7 +113,7 @@ class PateGailPlan(plans.PrivatePlan):
     """of the budget (rho) for starts and for jumps; the rest is the critics'."""
     rows_per_unit: int = 64 * DECISIONS
     """L, of how many of a person's first rows everything is made."""
-    noise: Literal["server", "shared", "device"] = "server"
+    noise: WhoAdds = "server"
     """who adds it: the "server", all devices together ("shared"), or each "device" for itself."""
     floor: Option[int | None] = None
     """fewest answers of which a sum may be released, for shared noise; None is nine in ten."""
@@ -130,31 +130,22 @@ class PateGailPlan(plans.PrivatePlan):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", tuple(self.shares))
-        for name in ("people", "rounds", "queries", "days", "updates"):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
-        for name, kinds in (("kind", Kind), ("allocation", Allocation), ("starts", Starts)):
+        whole(people=self.people, rounds=self.rounds, queries=self.queries, days=self.days, updates=self.updates)
+        whole(DECISIONS, rows_per_unit=self.rows_per_unit)
+        fraction(memory=self.memory)
+        for name, kinds in (("kind", Kind), ("allocation", Allocation), ("starts", Starts), ("noise", WhoAdds)):
             check(name, getattr(self, name), getattr(self, name) in get_args(kinds), " or ".join(get_args(kinds)))
-        check("noise", self.noise, self.noise in ("server", "shared", "device"), "server, shared or device")
         shared = len(self.shares) == 2 and min(self.shares) > 0 and sum(self.shares) < 1
         check("shares", self.shares, shared, "two numbers above 0 that leave something for the critics")
-        whole = type(self.rows_per_unit) is int and self.rows_per_unit >= DECISIONS
-        check("rows_per_unit", self.rows_per_unit, whole, f"a whole number >= {DECISIONS}, one day")
         ranged = self.kind in ("samples", "table")
         bounded = ranged if self.clip_norm is None else 0 < self.clip_norm < math.inf
         check("clip_norm", self.clip_norm, bounded, "a finite number > 0, or None where rewards have a range")
-        check("memory", self.memory, 0 <= self.memory < 1, "a number in [0, 1)")
         allowed = 0 <= self.beta < math.inf and (self.beta == 0 or (ranged and self.clip_norm is None))
         check("beta", self.beta, allowed, "0, or a finite number > 0 with a range and no smaller clip")
         flat = self.kind != "gradient" or (self.ppo.hidden == () and self.allocation == "uniform" and self.updates == 1)
         check("kind", self.kind, flat, "for gradients no hidden layers, uniform, one update")
-        fits = self.kind != "linear" or not self.zero_contribution
-        check(
-            "zero_contribution",
-            self.zero_contribution,
-            fits,
-            "False with a linear critic, whose control is a silent table",
-        )
+        control, words = self.kind != "linear" or not self.zero_contribution, "False with a linear critic: use a table"
+        check("zero_contribution", self.zero_contribution, control, words)
         if self.laplace is not None:
             split = self.allocation in ("uniform", "paper") and self.noise != "shared"
             sane = 0 <= self.laplace < math.inf and self.kind == "samples" and split
