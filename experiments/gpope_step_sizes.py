@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
 from tacit.methods.off_policy_evaluation.gpope import Gpope, Iterates, direction
-from tacit.methods.off_policy_evaluation.policies import Policy, Target
+from tacit.methods.off_policy_evaluation.policies import DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats
 from tacit.privacy.gradients import clipping
@@ -77,7 +77,7 @@ def tune(
     *,
     trials: int,
     seed: int,
-    behaviour: Policy | None = None,
+    behaviour: DiscretePolicy | None = None,
 ) -> Curves:
     """GPOPE with each of the step sizes, in many trials at once, on simulated records."""
     # step_sizes: S positive numbers

@@ -82,7 +82,7 @@ class Domain:
     units: int
     size: int
     collect: Callable[[int], Columns]
-    target: tuple[ope.Policy, Callable[[], float]] | None = None
+    target: tuple[ope.DiscretePolicy, Callable[[], float]] | None = None
     simulator: Mapping[str, Any] = field(default_factory=dict)
     slow: bool = False
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -88,18 +88,22 @@ class Scaled:
 
 @dataclass(frozen=True)
 class OneHot:
-    """One input for each of the states 0 .. n - 1 of a discrete observation.
+    """One input for each of the states 0 .. n - 1 of a discrete observation; other states have none.
 
     Args:
-        n: how many states there are.
+        n: how many states have an input of their own. States from n on (absorbing ones, say) are all zeros.
+
+    Raises:
+        PlanError: n is not a whole number of at least 1.
     """
 
     n: int
     kind: Literal["one_hot"] = field(default="one_hot", init=False)
+    tabular: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if type(self.n) is not int or self.n < 2:
-            raise invalid("n", self.n, "a whole number >= 2")
+        if type(self.n) is not int or self.n < 1:
+            raise invalid("n", self.n, "a whole number >= 1")
 
     @property
     def size(self) -> int:
@@ -109,6 +113,10 @@ class OneHot:
     def __call__(self, observations: NDArray[Any]) -> Float32:
         """States [...] -> indicators [..., n]."""
         return np.asarray(np.asarray(observations)[..., None] == np.arange(self.n), np.float32)
+
+    def constant(self, value: float) -> FloatArray:
+        """The parameters [n] of a linear function that has this value in every state."""
+        return np.full(self.n, value)
 
 
 @dataclass(frozen=True)

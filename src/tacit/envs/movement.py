@@ -32,8 +32,8 @@ __all__ = [
     "FixedPolicy",
     "Invalid",
     "JumpLaw",
+    "MovementPolicy",
     "Played",
-    "Policy",
     "RankLaw",
     "Space",
     "Starts",
@@ -51,7 +51,7 @@ IntArray = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-class Policy(Protocol):
+class MovementPolicy(Protocol):
     """Who moves.
 
     Attributes:
@@ -95,7 +95,7 @@ class FixedPolicy:
     kinds: int = 1
 
     def probabilities(self, kind: IntArray, slot: int, distinct: IntArray, stay: IntArray, home: Mask) -> FloatArray:
-        """See `Policy`."""
+        """See `MovementPolicy`."""
         return np.broadcast_to(np.array(self.numbers, dtype=np.float64), (len(kind), len(self.numbers)))
 
 
@@ -116,14 +116,14 @@ class Played:
 
 
 def play(
-    policy: Policy, space: Space, starts: npt.ArrayLike, rng: np.random.Generator, *, invalid: Invalid = "mask"
+    policy: MovementPolicy, space: Space, starts: npt.ArrayLike, rng: np.random.Generator, *, invalid: Invalid = "mask"
 ) -> IntArray:
     """Whole days [n, 48] from the first cells `starts` [n], see `rollout`."""
     return rollout(policy, space, starts, rng, invalid=invalid).cells
 
 
 def rollout(
-    policy: Policy, space: Space, starts: npt.ArrayLike, rng: np.random.Generator, *, invalid: Invalid = "mask"
+    policy: MovementPolicy, space: Space, starts: npt.ArrayLike, rng: np.random.Generator, *, invalid: Invalid = "mask"
 ) -> Played:
     """Whole days with their actions and day types.
 

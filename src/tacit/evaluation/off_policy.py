@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
-from tacit.methods.off_policy_evaluation import Behaviour, Evaluation, Policy, Problem
+from tacit.methods.off_policy_evaluation import Behaviour, DiscretePolicy, Evaluation, Problem
 from tacit.methods.off_policy_evaluation.policies import Target
 
 Table = Mapping[str, NDArray[np.generic]]
@@ -27,7 +27,7 @@ def diagnostics(
     problem: Problem,
     spec: PublicSpec,
     policy: Target,
-    behaviour: Policy | None = None,
+    behaviour: DiscretePolicy | None = None,
 ) -> dict[str, float]:
     """Figures that tell whether an evaluation can be trusted; not private.
 
@@ -98,7 +98,7 @@ def mspbe(rows: Table, evaluation: Evaluation, gamma: float, ratio: Float64) -> 
     return float(error @ np.linalg.pinv(gram, hermitian=True) @ error)
 
 
-def ratios(rows: Table, policy: Target, behaviour: Policy | None) -> Float64:
+def ratios(rows: Table, policy: Target, behaviour: DiscretePolicy | None) -> Float64:
     """pi(a | s) over the behaviour policy's probability of the logged action, of every row [T]."""
     actions = np.asarray(rows["actions"])
     if isinstance(policy, Behaviour):

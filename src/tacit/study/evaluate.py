@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tacit.methods.off_policy_evaluation import (
         BehaviourModel,
         BehaviourPolicy,
+        DiscretePolicy,
         Estimator,
         Evaluation,
         Origin,
-        Policy,
         Problem,
     )
     from tacit.methods.off_policy_evaluation.importance import Overlap
@@ -349,7 +349,7 @@ def _owned(named: str | Any, policy: Any, ledger: Ledger) -> Any:
 
 
 def _origin(
-    asked: _Comparison, policy: Target | Release[Policy], known: BehaviourPolicy | None, vault: Vault
+    asked: _Comparison, policy: Target | Release[DiscretePolicy], known: BehaviourPolicy | None, vault: Vault
 ) -> Origin | None:
     """Where the policy comes from, as it was declared; before the first release it owes nothing to one."""
     from tacit.methods.off_policy_evaluation import Behaviour, Origin

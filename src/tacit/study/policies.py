@@ -18,7 +18,7 @@ from tacit.methods.experts.learned import Learned as Taught
 from tacit.methods.improvement import Improvement
 from tacit.methods.off_policy_evaluation import Custom, Features, Fourier, OneHot
 from tacit.methods.off_policy_evaluation.features import ends
-from tacit.methods.off_policy_evaluation.policies import Callable, Network, Policy, Uniform, imported
+from tacit.methods.off_policy_evaluation.policies import Callable, DiscretePolicy, Network, Uniform, imported
 from tacit.methods.off_policy_evaluation.targets import policy_in
 from tacit.methods.policy_gradient import Learned
 from tacit.privacy.certificate.certificate import Release
@@ -87,7 +87,7 @@ def remembered(*words: str | Any) -> Memory | None:
     return memories[0] if memories else None
 
 
-def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activation | None) -> Policy:
+def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activation | None) -> DiscretePolicy:
     """The policy of these words, tried on the ends of the public bounds.
 
     Args:
@@ -107,7 +107,7 @@ def policy_of(words: str | Any, spec: PublicSpec, option: str, activation: Activ
         remedy = "cut the actions into public bins before importing the records"
         raise PlanError(what, where=option, expected=expected, remedy=remedy)
     if isinstance(words, str | Path):
-        policy: Policy = network or (Uniform(space.n) if words == "uniform" else Callable(str(words), space.n))
+        policy: DiscretePolicy = network or (Uniform(space.n) if words == "uniform" else Callable(str(words), space.n))
     else:
         policy = network or words
     actions = getattr(policy, "actions", None)

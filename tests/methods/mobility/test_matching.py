@@ -39,7 +39,7 @@ def release(layout: Layout, noise: float, seed: int = 0) -> np.ndarray:
     return np.asarray(vectors.mean(axis=0) + np.random.default_rng(seed).normal(0, noise, vectors.shape[1]))
 
 
-def scores(policy: movement.Policy) -> dict[str, float]:
+def scores(policy: movement.MovementPolicy) -> dict[str, float]:
     cells = movement.play(policy, Anywhere(), np.zeros(4_000, np.int64), np.random.default_rng(9))
     return divergences.sequence(people(), Days(symbols(cells), np.arange(4_000), GRID))
 

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from tacit.data.spec import Box
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation import FittedQ, Problem
-from tacit.methods.off_policy_evaluation.features import Custom, Fourier, OneHot
+from tacit.methods.off_policy_evaluation.features import Custom, Fourier, OneHot, try_features
 from tacit.privacy.vault.plan import public_fields
 
 
@@ -34,7 +35,7 @@ def test_indicators_and_states_without_a_value():
     assert OneHot(3).constant(2.5).tolist() == [2.5, 2.5, 2.5]
     assert OneHot(3).tabular
     with pytest.raises(PlanError, match="another form"):
-        OneHot(3)(np.zeros((4, 2)))
+        try_features(OneHot(3), Box((0.0, 0.0), (1.0, 1.0)))
 
 
 def test_the_cosine_basis_by_hand():

@@ -18,7 +18,7 @@ from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, Overlap
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, LinearQ, Policy, Tabular, Uniform
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, DiscretePolicy, LinearQ, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Evaluation
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
@@ -55,13 +55,15 @@ def calibrated(vault: Vault, plan: Any = PLAN, epsilon: float = 2.0) -> Any:
     return plan.calibrate(unit=vault.unit, epsilon=epsilon, delta=1e-5)
 
 
-def learned(vault: Vault, fold: Fold | None, policy: Policy = TARGET, epsilon: float = 1.0) -> Release[Policy]:
+def learned(
+    vault: Vault, fold: Fold | None, policy: DiscretePolicy = TARGET, epsilon: float = 1.0
+) -> Release[DiscretePolicy]:
     """A policy as a method would release it that read this fold alone, or everybody."""
     plan = calibrated(vault, dataclasses.replace(PLAN, fold=fold), epsilon).about(Behaviour())
     return run_through(vault, plan, policy)
 
 
-def run_through(vault: Vault, plan: Any, policy: Policy) -> Release[Policy]:
+def run_through(vault: Vault, plan: Any, policy: DiscretePolicy) -> Release[DiscretePolicy]:
     """All steps of the plan, and then this policy."""
     run = vault.reserve(plan)
     plan.estimate(vault, run, Behaviour(), None)

@@ -82,7 +82,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class TablePolicy:
-    """Probabilities of the actions by day type and bucket, a `movement.Policy`.
+    """Probabilities of the actions by day type and bucket, a `movement.MovementPolicy`.
 
     Args:
         layout: the buckets.
@@ -111,7 +111,7 @@ class TablePolicy:
         return len(self.table)
 
     def probabilities(self, kind: IntArray, slot: int, distinct: IntArray, stay: IntArray, home: Mask) -> FloatArray:
-        """See `movement.Policy`."""
+        """See `movement.MovementPolicy`."""
         return np.asarray(self.table[kind, self.layout.buckets(slot, distinct, stay, home)])
 
     def to_json(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class Simulator:
     """
 
     grid: Grid
-    policy: movement.Policy
+    policy: movement.MovementPolicy
     starts: movement.Starts
     space: movement.Space
     invalid: movement.Invalid = "mask"

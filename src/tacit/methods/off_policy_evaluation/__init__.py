@@ -15,7 +15,15 @@ from tacit.methods.off_policy_evaluation.features import Custom, Features, Fouri
 from tacit.methods.off_policy_evaluation.fitted_q import DoublyRobust, FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling, Overlap
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, LinearQ, Network, Policy, Tabular, Uniform
+from tacit.methods.off_policy_evaluation.policies import (
+    Behaviour,
+    Callable,
+    DiscretePolicy,
+    LinearQ,
+    Network,
+    Tabular,
+    Uniform,
+)
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval, Problem
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression, Shares
 from tacit.methods.off_policy_evaluation.selection import Candidate, Choice, Selection
@@ -30,6 +38,7 @@ __all__ = [
     "Candidate",
     "Choice",
     "Custom",
+    "DiscretePolicy",
     "DoublyRobust",
     "Estimator",
     "Evaluation",
@@ -46,7 +55,6 @@ __all__ = [
     "OneHot",
     "Origin",
     "Overlap",
-    "Policy",
     "Problem",
     "ResidualRegression",
     "Selection",

@@ -26,7 +26,7 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.behaviour_model import BehaviourModel
 from tacit.methods.off_policy_evaluation.features import Custom, Features, try_features
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.targets import (
     BehaviourPolicy,
@@ -83,7 +83,7 @@ class Estimator(plans.PrivatePlan, ABC):
         """Every touch of records that the plan allows."""
 
     @abstractmethod
-    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """Evaluate the target through the run's parts; `behaviour` is None where logged propensities are used."""
 
     def label(self, circumstances: Sequence[str] = ()) -> Label:
@@ -97,7 +97,7 @@ class Estimator(plans.PrivatePlan, ABC):
             PlanError: the target, the behaviour or the bounds of the records do not fit the plan.
         """
 
-    def about(self, target: Target, behaviour: Policy | None = None, origin: Origin | None = None) -> Self:
+    def about(self, target: Target, behaviour: DiscretePolicy | None = None, origin: Origin | None = None) -> Self:
         """The plan for this very policy: by default the same for all of them."""
         return self
 
@@ -193,7 +193,7 @@ class GaussianEstimator(Estimator, ABC):
         model = self.behaviour_model
         return super().__str__() if model is None else f"{super().__str__()}\n{model.words}"
 
-    def about(self, target: Target, behaviour: Policy | None = None, origin: Origin | None = None) -> Self:
+    def about(self, target: Target, behaviour: DiscretePolicy | None = None, origin: Origin | None = None) -> Self:
         """The plan for this very policy, with its digest and its origin."""
         return dataclasses.replace(self, target=digest(target, behaviour), origin=origin)
 
@@ -201,7 +201,7 @@ class GaussianEstimator(Estimator, ABC):
 def fit(
     plan: Estimator,
     vault: Vault,
-    policy: Target | Release[Policy],
+    policy: Target | Release[DiscretePolicy],
     *,
     behaviour: BehaviourPolicy | None = None,
     origin: Origin | None = None,
@@ -263,9 +263,9 @@ def fit(
 def judged(
     plan: AnyEstimator,
     ledger: Ledger | LedgerView,
-    policy: Target | Release[Policy],
+    policy: Target | Release[DiscretePolicy],
     target: Target,
-    behaviour_policy: Policy | None,
+    behaviour_policy: DiscretePolicy | None,
     behaviour: BehaviourPolicy | None = None,
     origin: Origin | None = None,
 ) -> tuple[AnyEstimator, Standing]:
@@ -311,7 +311,7 @@ def _require_use(model: BehaviourModel, target: Target, behaviour: BehaviourPoli
 
 def behaviour_used(
     plan: Estimator, found: Evaluation, target: Target, behaviour: BehaviourPolicy | None, vault: Vault
-) -> Policy | None:
+) -> DiscretePolicy | None:
     """The behaviour policy that a run of the plan weighed by: the model that it found, or a known one, or None."""
     if plan.modelled is not None:
         return plan.modelled.policy(np.array(found.diagnostics[WEIGHTS]))
@@ -339,7 +339,7 @@ def label(covered: str, circumstances: Sequence[str] = ()) -> Label:
     )
 
 
-def propensities(target: Target, behaviour: Policy | None, *, logged: bool) -> tuple[str, ...]:
+def propensities(target: Target, behaviour: DiscretePolicy | None, *, logged: bool) -> tuple[str, ...]:
     """What importance ratios rest on, for a certificate."""
     # behaviour: the known behaviour policy, or None
     if isinstance(target, Behaviour):

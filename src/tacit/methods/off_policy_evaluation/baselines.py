@@ -18,7 +18,7 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, GaussianEstimator
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features
 from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats, encoded
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
@@ -89,7 +89,7 @@ class FirstVisits(Estimator, ABC):
             expected, remedy = "Behaviour()", "use ResidualRegression or Gpope for another policy"
             raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy)
 
-    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V alone: there is no scalar value."""
         theta = vault.release_once(run, LEAST_SQUARES)[0]
         limits = self.problem.range(vault.spec)
@@ -213,7 +213,7 @@ class SufficientStatistics(GaussianEstimator):
         statistics = "one noisy sum of clipped LSTD statistics"
         return f"{statistics}, and one of {scores.COVERED}" if self.value_share else statistics
 
-    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V and, with a share for it, the value with an interval."""
         value, interval, centre = None, None, np.zeros(self.features.size)
         if self.value_share:
@@ -260,7 +260,7 @@ def solve(noisy: np.ndarray, noise: float, centre: np.ndarray) -> np.ndarray:
 
 
 def lstd(
-    rows: Stats, problem: Problem, features: Features, policy: Target, behaviour: Policy | None = None
+    rows: Stats, problem: Problem, features: Features, policy: Target, behaviour: DiscretePolicy | None = None
 ) -> NDArray[np.float64]:
     """theta = (sum rho_t phi_t (phi_t - gamma phi_{t+1})^T)^+ sum rho_t phi_t r_t over all transitions of all units."""
     # It is a plain function of rows, for simulated records or inside `Vault.nonprivate`: what the records would give if

@@ -29,7 +29,7 @@ from tacit import rowwise
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Fourier, OneHot, covariance
 from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, LinearQ, Modelled, Policy
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, LinearQ, Modelled
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, noise, noisy_mean
 from tacit.methods.off_policy_evaluation.statistics import encoded, gram_of, read_gram, update
@@ -144,7 +144,7 @@ class BehaviourModel:
             clip *= min(1.0, max(CLIP_FALL, length))
         return weights
 
-    def policy(self, weights: np.ndarray) -> Policy:
+    def policy(self, weights: np.ndarray) -> DiscretePolicy:
         """The released policy of these weights [n, A], no probability below floor / A."""
         return Modelled(LinearQ(self.features, np.asarray(weights, np.float64)), self.floor)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.features import OneHot as OneHot
 from tacit.agents.features import fourier, frequencies
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import PlanError
@@ -36,41 +37,6 @@ class Features(Protocol):
 
     def constant(self, value: float) -> np.ndarray:
         """The parameters [n] under which every state has this value."""
-
-
-@dataclass(frozen=True)
-class OneHot:
-    """One feature for each of the states 0 .. n - 1 of a discrete observation; other states have value 0.
-
-    Args:
-        n: how many states have a value of their own. States from n on (absorbing ones, say) have none.
-    """
-
-    n: int
-    kind: Literal["one_hot"] = field(default="one_hot", init=False)
-
-    def __post_init__(self) -> None:
-        check("n", self.n, type(self.n) is int and self.n >= 1, "a whole number >= 1")
-
-    @property
-    def size(self) -> int:
-        """n."""
-        return self.n
-
-    @property
-    def tabular(self) -> bool:
-        """True."""
-        return True
-
-    def __call__(self, observations: np.ndarray) -> Float32:
-        """States [N] -> indicators [N, n]."""
-        if observations.ndim != 1:
-            raise _unsuited("OneHot", "a discrete observation", "Fourier or Custom")
-        return np.asarray(observations[:, None] == np.arange(self.n), np.float32)
-
-    def constant(self, value: float) -> np.ndarray:
-        """The same value everywhere."""
-        return np.full(self.n, value)
 
 
 @dataclass(frozen=True)
@@ -218,6 +184,8 @@ def ends(space: Space) -> np.ndarray:
 
 def try_features(features: Features, space: Space) -> None:
     """Try features at the ends of the public bounds, before any record is read."""
+    if isinstance(features, OneHot) and not isinstance(space, Discrete):
+        raise _unsuited("OneHot", "a discrete observation", "Fourier or Custom")
     features.require_finite(ends(space)) if isinstance(features, Custom) else features(ends(space))
 
 

@@ -41,7 +41,7 @@ from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, 
 from tacit.methods.off_policy_evaluation.importance import ScoreEstimator
 from tacit.methods.off_policy_evaluation.intervals import unit_count
 from tacit.methods.off_policy_evaluation.logged import Logged, logged, within_horizon
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target, on_rows
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target, on_rows
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import (
     FIT,
@@ -107,7 +107,7 @@ class Regression:
             for name in SHARES
         )
 
-    def fit(self, vault: Vault, run: Run, problem: Problem, features: Features, policy: Policy) -> QFunction:
+    def fit(self, vault: Vault, run: Run, problem: Problem, features: Features, policy: DiscretePolicy) -> QFunction:
         """Regression Q through the run's parts "centre", "gram" and "residuals".
 
         Raises:
@@ -142,7 +142,7 @@ class QFunction:
 
     features: Features  # phi
     weights: np.ndarray  # [n, A]
-    policy: Policy  # the evaluated policy
+    policy: DiscretePolicy  # the evaluated policy
     limits: tuple[float, float]  # the public range
     centre: float  # the noisy mean return that the fit began from
 
@@ -167,7 +167,7 @@ class Transitions:
     """What is kept of each unit, a summary."""
 
     problem: Problem  # discount, horizon, episodes
-    policy: Policy  # the evaluated policy
+    policy: DiscretePolicy  # the evaluated policy
     features: Features  # phi
 
     @property
@@ -314,7 +314,7 @@ class QEstimator(ScoreEstimator, ABC):
         with_probabilities(target)
         super().require(target, behaviour, spec)
 
-    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """The value and its interval; the diagnostics hold "q_weights" [n][A] and "centre"."""
         q = self.regression.fit(vault, run, self.problem, self.features, with_probabilities(target))
         vector = ScoreVector(self.problem, target, behaviour, vault.spec, self.clip or 1.0, self.point(vault.spec))
@@ -359,7 +359,7 @@ class FittedQ(QEstimator):
         first, last = (sigma and sigma / math.sqrt(share) for share in (self.share, 1 - self.share))
         return (*self.regression.parts(self.problem, first), self.problem.part(scores.NAME, last))
 
-    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """As for every method that fits Q; the value alone where nothing tells the probabilities of logged actions."""
         if behaviour is not None or vault.spec.propensities:
             return super().estimate(vault, run, target, behaviour)

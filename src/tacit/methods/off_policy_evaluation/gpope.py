@@ -28,7 +28,7 @@ from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features
-from tacit.methods.off_policy_evaluation.policies import Policy, Target
+from tacit.methods.off_policy_evaluation.policies import DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats
 from tacit.parameters import Option
@@ -147,7 +147,7 @@ class Gpope(GaussianEstimator):
         steps = f"{self.steps:,} noisy sums of clipped GTD2 directions"
         return f"{steps}, and one of {scores.COVERED}" if len(self.sums()) > 1 else steps
 
-    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V and, in the full batch, the value with an interval; the diagnostics hold "step_size" and "clip_norm"."""
         clip, beta = self.clip_of(vault.spec), self.step_size_of(vault.spec)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")

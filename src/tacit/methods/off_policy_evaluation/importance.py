@@ -24,7 +24,7 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
 from tacit.methods.off_policy_evaluation.intervals import Sides, unit_count
 from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.policies import Policy, Target
+from tacit.methods.off_policy_evaluation.policies import DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, ScoreVector, Weighting, expected_units, noisy_mean, weights
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_probabilities
@@ -103,7 +103,7 @@ class ImportanceSampling(ScoreEstimator):
         """One noisy sum."""
         return (self.problem.part(scores.NAME, self.own_noise),)
 
-    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """The value and its interval."""
         vector = ScoreVector(self.problem, target, behaviour, vault.spec, self.clip or 1.0)
         noisy_scores = scores.release(vault, run, vector)
@@ -157,7 +157,7 @@ class Overlap(GaussianEstimator):
         """Refuse a policy without probabilities."""
         with_probabilities(target)
 
-    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """No value, but the diagnostics that `read_overlap` describes."""
         policy = with_probabilities(target)
         vector = WeightVector(self.problem, policy, behaviour, self.edges, self.largest_weight, self.largest_ratio)
@@ -171,8 +171,8 @@ class WeightVector:
     """Each unit's vector, [U, bins + 5], of norm at most 1, as a contribution."""
 
     problem: Problem
-    policy: Policy
-    behaviour: Policy | None
+    policy: DiscretePolicy
+    behaviour: DiscretePolicy | None
     edges: tuple[float, ...]
     largest_weight: float
     largest_ratio: float

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Tabular, Target, on_rows, unknown_behaviour
+from tacit.methods.off_policy_evaluation.policies import (
+    Behaviour,
+    DiscretePolicy,
+    Tabular,
+    Target,
+    on_rows,
+    unknown_behaviour,
+)
 from tacit.methods.off_policy_evaluation.problem import Problem
 
 LARGEST_LOG_RATIO = 50.0
@@ -45,7 +52,9 @@ class Logged:
         return np.maximum(1, np.take_along_axis(counts, episode, axis=1))
 
 
-def logged(rows: Mapping[str, np.ndarray], problem: Problem, policy: Target, behaviour: Policy | None = None) -> Logged:
+def logged(
+    rows: Mapping[str, np.ndarray], problem: Problem, policy: Target, behaviour: DiscretePolicy | None = None
+) -> Logged:
     """Cut rows to the problem's horizon and episodes, and weigh them.
 
     An episode counts only if the horizon fits into the rows that are read from its start on. Whether it does is decided
@@ -102,7 +111,7 @@ def within_horizon(log: Logged, problem: Problem, here: np.ndarray, after: np.nd
     return np.asarray(each.sum(axis=1) / log.episodes)
 
 
-def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: Policy | None) -> np.ndarray:
+def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: DiscretePolicy | None) -> np.ndarray:
     shape = rows["mask"].shape
     if isinstance(policy, Behaviour):
         return np.ones(shape)
@@ -117,7 +126,7 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: Policy | N
     return ratio
 
 
-def _chosen(policy: Policy, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+def _chosen(policy: DiscretePolicy, rows: Mapping[str, np.ndarray]) -> np.ndarray:
     """The policy's probability of each recorded action, [U, L]."""
     actions = rows["actions"].reshape(rows["mask"].shape).astype(np.int64, copy=False)
     observations = rows["observations"]

@@ -29,7 +29,7 @@ _MAPS = ("tacit.agents.features", "tacit.methods.off_policy_evaluation.features"
 
 
 @runtime_checkable
-class Policy(Protocol):
+class DiscretePolicy(Protocol):
     """A policy over discrete actions: a frozen dataclass."""
 
     @property
@@ -297,7 +297,7 @@ class Callable:
 class Modelled:
     """A policy as a private model has it, mixed with the uniform one so that no probability is below floor / A."""
 
-    policy: Policy  # the model
+    policy: DiscretePolicy  # the model
     floor: float  # the share of the uniform policy
 
     def __post_init__(self) -> None:
@@ -313,11 +313,11 @@ class Modelled:
         return (1 - self.floor) * self.policy.probabilities(observations) + self.floor / self.actions
 
 
-Target = Policy | Behaviour
+Target = DiscretePolicy | Behaviour
 """What is evaluated."""
 
 
-def on_rows(policy: Policy, observations: np.ndarray) -> Float64:
+def on_rows(policy: DiscretePolicy, observations: np.ndarray) -> Float64:
     """Probabilities [N, A] of observations of private rows: each a function of its own observation, to the last bit."""
     # Policies that are tacit's throughout promise that for any batch (`tacit.rowwise`). What others compute on a batch
     # may be rounded by who else is in it, and a tie decided by that; so they meet one observation at a time.

@@ -31,7 +31,7 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
 from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Smoothness, covariance
 from tacit.methods.off_policy_evaluation.logged import Logged, logged, within_horizon
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.statistics import (
@@ -162,7 +162,7 @@ class ResidualRegression(GaussianEstimator):
         expected = "the policy that made the records" if self.on_policy else "another policy than that of the records"
         check("on_policy", self.on_policy, self.on_policy == isinstance(target, Behaviour), f"a plan for {expected}")
 
-    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V, the value and its interval; the diagnostics hold "centre" and "clips"."""
         summary = Statistics(BellmanStatistics(self.problem, target, behaviour, self.features, self.trace))
         limits = _limits(self, vault, run, summary)

@@ -26,7 +26,7 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation.intervals import NoisySums, Sides, bounds, share_bounds, unit_count
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Modelled, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Modelled, Target
 from tacit.methods.off_policy_evaluation.problem import Interval, Kind, Problem
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
@@ -67,7 +67,7 @@ class ScoreVector:
 
     problem: Problem  # discount, horizon, episodes
     policy: Target  # the evaluated policy
-    behaviour: Policy | None  # the known behaviour policy, or None for logged propensities
+    behaviour: DiscretePolicy | None  # the known behaviour policy, or None for logged propensities
     spec: PublicSpec  # public bounds of the rewards
     clip: float  # the largest weighted score, in multiples of what it could be without weights
     point: Point | None = None  # the further number, or None
@@ -214,7 +214,7 @@ def mean(vault: Vault, run: Run, vector: PointVector, *, state: Any) -> float:
     return min(1.0, max(-1.0, float(total) / present))
 
 
-def value_of(vault: Vault, run: Run, problem: Problem, target: Target, behaviour: Policy | None) -> Scores:
+def value_of(vault: Vault, run: Run, problem: Problem, target: Target, behaviour: DiscretePolicy | None) -> Scores:
     """Release the scores alone, at the clip that suits the run's noise: for methods that estimate V by other parts."""
     clip = clip_for(expected_units(vault, run), run.sum_part(NAME).noise_multiplier or 0.0)
     return release(vault, run, ScoreVector(problem, target, behaviour, vault.spec, clip))

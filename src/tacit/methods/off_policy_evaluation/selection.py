@@ -14,7 +14,7 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.algorithm import label, propensities
 from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import limits, nonnegative
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, policy_in, resolve, resolve_behaviour, words
@@ -52,7 +52,7 @@ class Candidate:
     """
 
     name: str
-    policy: Target | Release[Policy]
+    policy: Target | Release[DiscretePolicy]
     ledger: str | None = field(init=False, default=None)
     origin: Origin | None = field(init=False, default=None, metadata=LATER)
     digest: str = field(init=False)
@@ -93,7 +93,7 @@ class CandidateScores:
 
     problem: Problem
     policies: tuple[Target, ...]
-    behaviour: Policy | None
+    behaviour: DiscretePolicy | None
     spec: PublicSpec
     clip: float
 

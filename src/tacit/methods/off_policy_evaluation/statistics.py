@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tacit.methods.off_policy_evaluation.features import Features
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
-from tacit.methods.off_policy_evaluation.policies import Policy, Target
+from tacit.methods.off_policy_evaluation.policies import DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 
 Float64 = NDArray[np.float64]
@@ -43,7 +43,7 @@ class BellmanStatistics:
 
     problem: Problem  # discount, horizon and episodes
     policy: Target  # the evaluated policy
-    behaviour: Policy | None  # the known behaviour policy, or None for logged propensities
+    behaviour: DiscretePolicy | None  # the known behaviour policy, or None for logged propensities
     features: Features  # phi, n numbers a state
     # "gtd" (the per-trajectory means of GTD2 and LSTD, also the second moment C: GPOPE, section 3, with one and the
     # same tau in all of them), or lambda in [0, 1]: residual returns, with the weights of `visited`

@@ -12,7 +12,14 @@ from typing import Any, get_args
 from tacit.agents.policy_files import FeedForward
 from tacit.data.spec import Discrete, Source
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Network, Policy, Target, unknown_behaviour
+from tacit.methods.off_policy_evaluation.policies import (
+    Behaviour,
+    Callable,
+    DiscretePolicy,
+    Network,
+    Target,
+    unknown_behaviour,
+)
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.folds import teacher
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
@@ -31,11 +38,11 @@ class BehaviourPolicy:
         source: how it is known, in the words of `PublicSpec.source`; None for a release.
     """
 
-    policy: Policy | Release[Policy]
+    policy: DiscretePolicy | Release[DiscretePolicy]
     source: Source | None = None
 
 
-def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
+def resolve(policy: Target | Release[DiscretePolicy], vault: Vault) -> Target:
     """The policy itself, once it is known to be public: given as such, or released under one of the vault's ledgers."""
     target: Any = policy
     if isinstance(policy, Release):
@@ -52,7 +59,7 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
     if isinstance(target, Behaviour):
         return target
     space = vault.spec.action
-    actions = target.actions if isinstance(target, Policy) else None
+    actions = target.actions if isinstance(target, DiscretePolicy) else None
     if not isinstance(space, Discrete) or actions != space.n:
         what = f"the policy has {actions} actions" if actions else "the policy is of no known form"
         expected = f"a policy over {space.n} actions" if isinstance(space, Discrete) else "discrete actions"
@@ -60,7 +67,7 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
         raise PlanError(what, where="off_policy_evaluation", expected=expected, remedy=remedy)
     if isinstance(target, Callable):
         target.require_distributions(invented_rows(vault.spec, 64, 1, seed=0)["observations"][:, 0])
-    checked: Policy = target
+    checked: DiscretePolicy = target
     return checked
 
 
@@ -72,7 +79,7 @@ def policy_in(release: Release[Any]) -> Any:
 
 def resolve_behaviour(
     policy: Target, behaviour: BehaviourPolicy | None, vault: Vault, *, needed: bool = True
-) -> Policy | None:
+) -> DiscretePolicy | None:
     """The known behaviour policy, or None where the logged propensities (or none at all) are used.
 
     Args:
@@ -104,7 +111,7 @@ def resolve_behaviour(
     return behaviour_policy
 
 
-def with_probabilities(target: Target) -> Policy:
+def with_probabilities(target: Target) -> DiscretePolicy:
     """The policy, unless it is `Behaviour()`."""
     if isinstance(target, Behaviour):
         what, expected = "Behaviour() has no probabilities", "a policy that can be asked for probabilities"
@@ -113,7 +120,7 @@ def with_probabilities(target: Target) -> Policy:
     return target
 
 
-def origin_of(policy: Target | Release[Policy], declared: Origin | None) -> Origin | None:
+def origin_of(policy: Target | Release[DiscretePolicy], declared: Origin | None) -> Origin | None:
     """Where the policy comes from: of a release the ledger knows it, any other one is declared, or is not."""
     if declared is not None and (declared.released is not None or isinstance(policy, Release)):
         what = "an origin was declared of a policy of which the ledger knows where it comes from"
@@ -124,7 +131,7 @@ def origin_of(policy: Target | Release[Policy], declared: Origin | None) -> Orig
 
 
 def declared_before(
-    ledger: Ledger | LedgerView, target: Target, behaviour: Policy | None
+    ledger: Ledger | LedgerView, target: Target, behaviour: DiscretePolicy | None
 ) -> tuple[list[Origin | None], int | None]:
     """What was declared of this very policy in earlier evaluations, and how many plans the ledger held before them."""
     # returns: ([], None) where it was not evaluated before, or could have changed behind its name
@@ -142,7 +149,7 @@ def declared_before(
 
 
 def words(
-    policy: Target | Release[Policy], origin: Origin | None = None, ledger: Ledger | LedgerView | None = None
+    policy: Target | Release[DiscretePolicy], origin: Origin | None = None, ledger: Ledger | LedgerView | None = None
 ) -> str:
     """The policy in a few words for a certificate.
 
