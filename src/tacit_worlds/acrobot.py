@@ -19,8 +19,6 @@ import numpy.typing as npt
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, require_physical
 
-__all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "Acrobot", "spec"]
-
 ACTIONS = 3
 HORIZON = 500
 FASTEST = (4.0 * math.pi, 9.0 * math.pi)

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray, require_physical
 
-__all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "CartPole", "spec"]
-
 ACTIONS = 2
 HORIZON = 500
 HIGH = (4.8, 4.0, 0.418, 4.0)

@@ -16,20 +16,6 @@ from tacit.envs.rollouts import Array, FloatArray, Policy, projected_bellman_err
 from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import truth as _truth
 
-__all__ = [
-    "ACTIONS",
-    "GAMMA",
-    "HORIZON",
-    "STATES",
-    "Chain",
-    "collect",
-    "mspbe",
-    "population",
-    "spec",
-    "truth",
-    "values",
-]
-
 STATES = 40
 """The last one is absorbing."""
 ACTIONS = 2

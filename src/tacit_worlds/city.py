@@ -23,21 +23,6 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.errors import DataError
 
-__all__ = [
-    "ARCHETYPES",
-    "GRID",
-    "City",
-    "Geography",
-    "apart",
-    "between",
-    "by_gravity",
-    "city",
-    "geography",
-    "neighbour",
-    "ranked",
-]
-
-
 # The public ground of the synthetic city: where people live, what attracts them, and which cells are near which.
 
 

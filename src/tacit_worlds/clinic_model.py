@@ -24,25 +24,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-__all__ = [
-    "ACTIONS",
-    "BURDEN",
-    "CRISIS",
-    "HORIZON",
-    "PATIENTS",
-    "REWARDS",
-    "SEVERITY",
-    "STARTS",
-    "TREATMENTS",
-    "SeenPatients",
-    "action_values",
-    "best_seen",
-    "exact",
-    "optimal",
-    "readings",
-    "value",
-]
-
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 

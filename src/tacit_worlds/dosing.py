@@ -34,8 +34,6 @@ from scipy.special import ndtr, ndtri
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray
 
-__all__ = ["DOSE", "HIGH", "HORIZON", "LOW", "MEALS", "Dosing", "integrate", "meal_curve", "spec"]
-
 HORIZON = 143
 """Decisions of a day, the largest return too: the 144 intervals of ten minutes less the first dose's."""
 DOSE = (0.0, 10.0)

@@ -27,8 +27,6 @@ from tacit.envs.rollouts import Domain
 from tacit.errors import DataError
 from tacit_worlds.maze_layouts import LAYOUTS
 
-__all__ = ["SIMULATORS", "day", "environment", "register", "simulator"]
-
 SIMULATORS: Mapping[str, tuple[str, int, Mapping[str, Any]]] = MappingProxyType(
     {
         "Acrobot-v1": ("acrobot:Acrobot", 500, {}),

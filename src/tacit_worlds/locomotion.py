@@ -27,8 +27,6 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray
 from tacit.errors import DataError
 
-__all__ = ["HORIZON", "Locomotion", "spec"]
-
 Name = Literal["HalfCheetah-v5", "Hopper-v5"]
 HORIZON = 1_000
 

@@ -17,8 +17,6 @@ from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import require_physical
 from tacit.errors import DataError
 
-__all__ = ["ACTIONS", "FEATURE_HIGH", "FEATURE_LOW", "HIGH", "HORIZON", "LOW", "REWARD", "LunarLander", "spec"]
-
 ACTIONS = 4
 HORIZON = 1_000
 HIGH = (2.5, 2.5, 10.0, 10.0, 2.0 * math.pi, 10.0, 1.0, 1.0)

@@ -22,8 +22,6 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.rollouts import Array, FloatArray
 from tacit.errors import DataError
 
-__all__ = ["ACTIONS", "HORIZON", "STATES", "RiverSwim", "optimal_values", "policy_values", "spec"]
-
 STATES, ACTIONS = 6, 2
 HORIZON = 20
 LEFT_REWARD, RIGHT_REWARD = 0.005, 1.0

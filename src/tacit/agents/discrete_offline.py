@@ -21,8 +21,6 @@ from tacit.agents.learners import Learner
 from tacit.agents.networks import Adam, Float32, Mlp
 from tacit.errors import DataError, PlanError
 
-__all__ = ["Agent", "Descent", "encoded", "gradient", "train"]
-
 Columns = Mapping[str, npt.NDArray[Any]]
 
 

@@ -17,9 +17,6 @@ from tacit import rowwise
 from tacit.agents.heads import invalid
 from tacit.data.spec import Box, Discrete, Space
 
-__all__ = ["Features", "Float32", "OneHot", "Quadratic", "Scaled", "default", "fits", "fourier", "frequencies"]
-
-
 # The Fourier cosine basis (Konidaris, Osentoski and Thomas, "Value function approximation in reinforcement learning
 # using the Fourier basis", AAAI 2011).
 

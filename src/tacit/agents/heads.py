@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, Discrete, Space
 from tacit.errors import PlanError
 
-__all__ = ["Categorical", "Gaussian", "Head", "default", "fits"]
-
 Array = NDArray[Any]
 F32 = NDArray[np.float32]
 

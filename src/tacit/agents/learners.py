@@ -16,8 +16,6 @@ from tacit.errors import PlanError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BC", "CQL", "DQN", "Learner", "Pair"]
-
 
 class Pair(Protocol):
     """A network that learns and an earlier copy of it, both [..., inputs] -> [..., actions]."""

@@ -30,8 +30,6 @@ from tacit.agents.policies import Policy
 from tacit.errors import FileError, PlanError
 from tacit.serialization import read as read_json
 
-__all__ = ["SAVED", "SUFFIXES", "Activation", "FeedForward", "bad", "natural", "read", "require_safe"]
-
 Float32 = NDArray[np.float32]
 Activation = Literal["relu", "tanh"]
 

@@ -22,8 +22,6 @@ from tacit.agents.features import Features
 from tacit.agents.networks import Float32, Mlp
 from tacit.errors import PlanError
 
-__all__ = ["Stacked"]
-
 Array = NDArray[Any]
 
 _BLOCK = 16  # one AVX-512 register: OpenBLAS rounds columns of wider blocks differently, depending on their place

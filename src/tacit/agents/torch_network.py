@@ -18,8 +18,6 @@ from torch.func import functional_call, vjp, vmap
 from tacit.agents.networks import Float32
 from tacit.errors import PlanError
 
-__all__ = ["TorchNetwork"]
-
 Ran = TypeVar("Ran")
 
 

@@ -18,9 +18,6 @@ from tacit.agents.features import fourier, frequencies
 from tacit.envs.rollouts import Domain
 from tacit.errors import PlanError
 
-__all__ = ["FourierQ", "epsilon_greedy", "fit", "learn", "softmax"]
-
-
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 

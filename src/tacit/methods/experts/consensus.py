@@ -31,8 +31,6 @@ from tacit.serialization import Kinds
 from tacit.units import Unit
 from tacit.validation import check
 
-__all__ = ["CONSENSUS", "TRAINING", "Consensus"]
-
 CONSENSUS, TRAINING = "consensus", "training"
 """The names of the parts."""
 

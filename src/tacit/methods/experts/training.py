@@ -36,9 +36,6 @@ from tacit.privacy.mechanisms.base import World
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 
-__all__ = ["ExpertLoss", "fit"]
-
-
 # What one expert adds to a noisy gradient: the mean loss of the rows that were drawn of that expert.
 
 
