@@ -51,13 +51,12 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import Timed
-from tacit.methods.policy_gradient import recipes
-from tacit.methods.policy_gradient.baselines import ucb_vi
-from tacit.methods.policy_gradient.baselines.ucb_vi import UcbVi
+from tacit.methods.policy_gradient import recipes, ucb_vi
 from tacit.methods.policy_gradient.fisher import PrivateFisher, scores, spectrum
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.methods.policy_gradient.rounds import Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
+from tacit.methods.policy_gradient.ucb_vi import UcbVi
 from tacit_worlds import river_swim
 from tacit_worlds.river_swim import RiverSwim
 

@@ -90,7 +90,7 @@ DECIDED = {
     "methods/mobility/pategail/critics.py": "slopes at a kink: a product of one shape for each person",
     "methods/mobility/pategail/rewards.py": "noisy answers",
     "methods/off_policy_evaluation/residual.py": "a noisy histogram",
-    "methods/policy_gradient/baselines/ucb_vi.py": "released counters",
+    "methods/policy_gradient/ucb_vi.py": "released counters",
     "methods/policy_gradient/trust_region.py": "public weights",
     "methods/policy_gradient/votes.py": "a person's own returns, added row by row",
     "methods/synthesis/baselines/privsyn.py": "noisy errors",

@@ -34,6 +34,26 @@ from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import truth as _truth
 from tacit_worlds.agents.q_learning import FourierQ, epsilon_greedy, fit, softmax
 
+__all__ = [
+    "ACTIONS",
+    "FEATURE_HIGH",
+    "FEATURE_LOW",
+    "GAMMA",
+    "HORIZON",
+    "REWARD",
+    "STEADY_STATE",
+    "Hiv",
+    "behaviour",
+    "collect",
+    "integrate",
+    "integrate_compiled",
+    "integrate_numpy",
+    "learned_q",
+    "spec",
+    "target",
+    "truth",
+]
+
 ACTIONS = 4
 DRUGS: Final = np.array([(0.0, 0.0), (0.7, 0.0), (0.0, 0.3), (0.7, 0.3)])
 """Efficacies (RTI, PI) of each action."""

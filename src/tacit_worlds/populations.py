@@ -30,6 +30,26 @@ from tacit_worlds.acrobot import Acrobot
 from tacit_worlds.cart_pole import SECONDS, CartPole
 from tacit_worlds.hiv import Hiv
 
+__all__ = [
+    "DAYS",
+    "Kind",
+    "Name",
+    "Playing",
+    "World",
+    "cart_pole_gains",
+    "count",
+    "disturbed",
+    "log_blocks",
+    "logs",
+    "policies",
+    "population",
+    "returns",
+    "tuned",
+    "variation",
+    "world",
+]
+
+
 # Weights of parametric experts: controllers that were tuned on variations of a world, their gains disturbed.
 
 

@@ -19,7 +19,7 @@ from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import Timed
 from tacit.envs.serving import SimulatedUsers
-from tacit.methods.policy_gradient.baselines import ucb_vi
+from tacit.methods.policy_gradient import ucb_vi
 from tacit.methods.policy_gradient.recipes import published_epsilon
 from tacit.privacy.noise.secret import SecretNoise
 from tacit_worlds import cart_pole, river_swim

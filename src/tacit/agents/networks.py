@@ -18,6 +18,9 @@ import numpy.typing as npt
 from tacit import rowwise
 from tacit.errors import PlanError
 
+__all__ = ["Adam", "Float32", "Mlp", "Network", "RmsProp", "bounded"]
+
+
 Float32 = npt.NDArray[np.float32]
 
 

@@ -14,7 +14,7 @@ import pytest
 from tacit.envs.rollouts import Timed
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.policy_gradient.baselines.ucb_vi import EpisodeVisits, TabularPolicies, UcbVi, fit, plan_policy
+from tacit.methods.policy_gradient.ucb_vi import EpisodeVisits, TabularPolicies, UcbVi, fit, plan_policy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
