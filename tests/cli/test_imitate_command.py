@@ -20,7 +20,6 @@ from tacit import hub
 from tacit.cli import main
 from tacit.data.mobility.grids import H3Grid, RegularGrid
 from tacit.errors import DataError
-from tacit.evaluation.movement.divergences import map_advice
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
@@ -142,13 +141,12 @@ def test_the_report_compares_with_simulated_people_and_is_made_again(imitated: P
 
 
 def test_the_map_of_many_people_says_how_fine_it_can_be_read(tmp_path: Path) -> None:
-    assert imitate.blurred(map_advice(1e-9, 100)) == ()
     words = ("--city", "400", "--days", "2", "--delta", "1e-4", "--epsilon", "8", "--method", "epr")
     assert run("imitate", *words, "--out", str(tmp_path / "run")) == 0
     told = " ".join(block["text"] for block in blocks(tmp_path / "run", "answer") if "text" in block)
     (most,) = re.findall(r"Visits by half-hour: .*? read single cells on maps of at most ([\d,]+) cells alone", told)
     page = (tmp_path / "run" / "map.html").read_text()
-    assert f"a map of at most {most} cells can be read cell by cell, and this one has 3,721." in page
+    assert f"read single cells on maps of at most {most} cells alone." in page
     assert "NOT TO BE USED" not in page
 
 

@@ -120,7 +120,13 @@ def align(
         raise refused("these records are no texts", "a CSV file with text=, the column of its texts", "name the column")
     require_packages("gguf", "tokenizers", "safetensors")
     wording.require_least("align", {"words": words, "layer": layer, "seed": seed}, words=2, layer=0, seed=0)
-    columns = _columns({"chosen": chosen, "rejected": rejected, "completion": completion, "feedback": feedback})
+    pair, rating = (chosen, rejected), (completion, feedback)
+    begun = [tuple(filter(None, columns)) for columns in (pair, rating) if any(columns)]
+    if len(begun) > 1 or (begun and len(begun[0]) == 1):
+        what = f"the preferences are {', '.join(filter(None, (*pair, *rating)))!r}"
+        ways = "give --chosen and --rejected or --completion and --feedback"
+        raise refused(what, "both columns of a pair, or both of a rating", ways)
+    columns = begun[0] if begun else ()
     of, other = ("by preferences", "by a reward")[:: 1 if columns else -1]
     for name in wording.offered("align", other).keys() - wording.offered("align", of).keys():
         if name in settings:
@@ -131,16 +137,15 @@ def align(
 
     if out is not None:
         require_free(out, resume=resume)
+    from tacit.agents.language.judges import TextJudge
+    from tacit.methods.alignment import AlignmentPlan, PreferencePlan
+
     shown = _lines(public)
     with curator.narrator.progress("Opening the model and the reward"):
-        vocabulary = None if public is None else words
-        writer, judge = _opened(model, shown, vocabulary, prefix), None
-        if reward is not None:
-            from tacit.agents.language.judges import TextJudge
-
-            judge = TextJudge.load(reward, head=head)
-        fields = {**settings, "adapter": _adapter(writer, shown, layer, scale)}
-        plan = _plan(writer, judge, fields, by_preferences=bool(columns))
+        writer = _opened(model, shown, None if public is None else words, prefix)
+        judge = None if reward is None else TextJudge.load(reward, head=head)
+        settings["adapter"] = _adapter(writer, shown, layer, scale)
+        plan = PreferencePlan.of(writer, **settings) if columns else AlignmentPlan.of(writer, judge, **settings)
         plan = plan.calibrate(unit=curator.unit, epsilon=epsilon, delta=curator.delta(delta))
     retry = "give another --seed, or slightly less --epsilon"
     saying = Words("people", "alignment", "learned from", "align", retry)
@@ -151,13 +156,26 @@ def align(
     def carry_out(options: Mapping[str, Any]) -> Release[Steered]:
         from tacit.study.folder import RunFolder
 
-        asked = _Alignment(
-            curator, texts, plan, writer, judge, columns, shown, account, shrink, key, seed, resume, track
+        aligned = _Alignment(
+            curator,
+            texts,
+            plan,
+            writer,
+            judge,
+            columns,
+            completion is not None,
+            shown,
+            account,
+            shrink,
+            key,
+            seed,
+            resume,
+            track,
         )
         with RunFolder.wanted(out, "align", options, resume=resume) as run:
-            release = asked.released(run)
-        if run is not None:
-            _tell(curator, run, shown[0], account)
+            release = aligned.released(run)
+            if run is not None:
+                _tell(curator, run, shown[0], account)
         return release
 
     return Request(plan, carry_out, (f"The people {SIMULATED}",) if curator.source.simulated else ())
@@ -173,6 +191,7 @@ class _Alignment:
     writer: Writer
     judge: TextJudge | None
     columns: tuple[str, ...]
+    rated: bool
     public: Sequence[str]
     account: Account
     shrink: float | None
@@ -234,9 +253,7 @@ class _Alignment:
             register = stack.enter_context(Register(place, key=key))
             advance = stack.enter_context(self.curator.narrator.progress("Meeting people"))
             vault = UserVault(people, ledger, register, tracker=tracker(self.track))
-            folder = None if run is None else run.inside(CHECKPOINT)
-            how: dict[str, Any] = {"folder": folder, "resume": self.resume, "progress": advance}
-            return fit(self.plan, vault, self.writer, reward=self.judge, **how)
+            return fit(self.plan, vault, self.writer, reward=self.judge, **self.resumable(run), progress=advance)
 
     def by_preferences(self, run: RunFolder | None) -> Release[Steered]:
         """From pairs of completions, of which people preferred one."""
@@ -245,36 +262,21 @@ class _Alignment:
 
         assert isinstance(self.plan, PreferencePlan)
         with self.curator.narrator.progress("Reading the preferences"):
-            first, second, *rated = self.columns
-            if rated:
-                scored = self.texts.rated(first, second)
+            if self.rated:
+                scored = self.texts.rated(*self.columns)
                 people, pairs = rated_pairs([person for person, _ in scored], [row for _, row in scored])
             else:
-                rows = self.texts.rows(first, second)
+                rows = self.texts.rows(*self.columns)
                 people, pairs = [person for person, _ in rows], [(a, b, c) for _, (a, b, c) in rows]
             simulated, unit_key = self.curator.source.simulated, self.texts.unit_key
             data = pairs_of(self.plan, self.writer, people, pairs, unit_key=unit_key, simulated=simulated)
         with self.account.opened(run) as ledger, self.curator.narrator.progress("Learning from preferences") as advance:
-            vault, folder = (
-                Vault(data, ledger, tracker=tracker(self.track)),
-                None if run is None else run.inside(CHECKPOINT),
-            )
-            how: dict[str, Any] = {"folder": folder, "resume": self.resume, "progress": advance}
-            return fit_preferences(self.plan, vault, self.writer, **how)
+            vault = Vault(data, ledger, tracker=tracker(self.track))
+            return fit_preferences(self.plan, vault, self.writer, **self.resumable(run), progress=advance)
 
-
-def _columns(named: Mapping[str, str | None]) -> tuple[str, ...]:
-    """The columns of preferences, "rated" behind those of ratings; none where a reward values what the model writes."""
-    pair, rating = (
-        tuple(named[name] for name in names) for names in (("chosen", "rejected"), ("completion", "feedback"))
-    )
-    begun = [columns for columns in (pair, rating) if any(columns)]
-    if len(begun) > 1 or not all(map(all, begun)):
-        what = f"the preferences are {', '.join(filter(None, named.values()))!r}"
-        ways = "give --chosen and --rejected or --completion and --feedback"
-        raise refused(what, "both columns of a pair, or both of a rating", ways)
-    found = tuple(str(name) for columns in begun for name in columns)
-    return (*found, "rated") if any(rating) else found
+    def resumable(self, run: RunFolder | None) -> dict[str, Any]:
+        """Where checkpoints go, and whether the fit goes on from there."""
+        return {"folder": None if run is None else run.inside(CHECKPOINT), "resume": self.resume}
 
 
 def _lines(path: Path | None) -> list[str]:
@@ -316,12 +318,6 @@ def _adapter(writer: Writer, public: Sequence[str], layer: int, scale: float | N
         shortest = min(map(len, ids))
         scale = float(f"{writer.model.residual_norm(torch.tensor([one[:shortest] for one in ids]), layer):.2g}")
     return Bias(layer, scale)
-
-
-def _plan(writer: Writer, judge: TextJudge | None, fields: dict[str, Any], *, by_preferences: bool) -> Any:
-    from tacit.methods.alignment import AlignmentPlan, PreferencePlan
-
-    return PreferencePlan.of(writer, **fields) if by_preferences else AlignmentPlan.of(writer, judge, **fields)
 
 
 def report(release: Release[Steered], judge: TextJudge | None, public: Sequence[str], title: str) -> Report:

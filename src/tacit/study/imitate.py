@@ -243,16 +243,15 @@ class _Imitation:
             # Of every kind: a map of the first few people would show their homes alone.
             evenly = np.unique(np.linspace(0, len(people.cells) - 1, min(DAYS, len(people.cells))).astype(np.int64))
             panels.append(maps.Panel("Simulated people", _some(people, evenly), "simulated"))
-        advised = advice(self.plan, release.value.grid)
+        advised, certificate = advice(self.plan, release.value.grid), release.certificate.to_json()
         with progress("Drawing the map"):
             page = maps.render(
                 panels,
                 title=f"Simulated movement: {run.path.name}",
                 promise=release.certificate.sentence,
-                cautions=forbidden(release.certificate.to_json()) or blurred(advised),
+                cautions=forbidden(certificate) or movement.unusable(certificate, advised),
             )
         run.write(MAP, page)
-        certificate = release.certificate.to_json()
         sections = movement.sections(
             certificate,
             method=find_method("imitate", self.method).words,
@@ -350,15 +349,6 @@ def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
     if HomeSums.sized(grid, plan.unit.size, noise).farther is not None:
         noise *= math.sqrt(2)
     return map_advice(noise, grid.size)
-
-
-def blurred(advised: tuple[MapAdvice, ...]) -> tuple[str, ...]:
-    """What a map of single cells must not be read as, where the noise of a cell is more than the cell."""
-    where = next((a for a in advised if not a.usable), None)
-    if where is None:
-        return ()
-    read = f"at this noise a map of at most {where.most_cells:,} cells can be read cell by cell"
-    return (f"Single cells of the drawn days are noise: {read}, and this one has {where.cells:,}.",)
 
 
 def _look(vault: Vault | FederatedVault, simulator: Generator, run: RunFolder) -> None:
