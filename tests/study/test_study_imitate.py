@@ -11,7 +11,7 @@ import pytest
 import tacit
 from tacit import hub
 from tacit.data.mobility.days import Days
-from tacit.errors import PlanError
+from tacit.errors import DataError, PlanError
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.study import imitate
@@ -51,6 +51,10 @@ def test_files_become_days_by_public_words_and_their_ledger_lies_beside_them(day
     path, centres = tmp_path / "cells.npz", days.grid.centres(seen).round(2)
     np.savez(path, days=index.reshape(days.cells.shape), rider=days.person, cell_latlon=centres)
     study = tacit.Study(path, box=BOX, degrees=0.01, **WORDS)
+    assert study.curator.source.movement is not None
+    assert study.curator.source.movement.days is None, "a vault alone reads real people's days"
+    with pytest.raises(DataError, match="spec= has no meaning for days and texts"):
+        tacit.Study(path, box=BOX, degrees=0.01, spec=tmp_path / "spec.toml", **WORDS)
     plan = study.plan("imitate", epsilon=2.0, days=3)
     assert (plan.unit.name, plan.days, plan.epsilon) == ("rider", 3, pytest.approx(2.0, rel=1e-3))
     assert list(tmp_path.iterdir()) == [path]

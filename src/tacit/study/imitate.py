@@ -168,8 +168,8 @@ class _Imitation:
             if run is not None and not run.read()["finished"]:
                 run.remove(CHECKPOINT)
                 certify(run, release.certificate)
-                page = self.report(release, people.days() if people.simulated else None, run)
-                finish(run, dataclasses.replace(page, costs=watch.costs() if people.simulated else ()))
+                page = self.report(release, None if people.days is None else people.days(), run)
+                finish(run, dataclasses.replace(page, costs=() if people.days is None else watch.costs()))
         _tell(self.curator.narrator, release, run, self.account)
         return release
 

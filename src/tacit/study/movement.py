@@ -66,15 +66,13 @@ class Movement:
 
     Args:
         grid: the public grid.
-        simulated: whether nobody is behind the days.
-        days: reads or simulates them; of real people, for a vault alone.
+        days: reads or simulates them; None of real people, whose days a vault alone reads.
         zone: time zone whose midnights cut the days, if somebody said it.
         people, each: how many there are, and days of each of them, where they are made up.
     """
 
     grid: Grid
-    simulated: bool
-    days: Callable[[], Days]
+    days: Callable[[], Days] | None
     zone: str | None = None
     people: int | None = None
     each: int | None = None
@@ -155,9 +153,8 @@ class Whereabouts:
         if self.city is not None and population is not None and population < self.city:
             what = f"there are {self.city:,} people in a population of {population:,}"
             raise refused(what, f"a --population of at least {self.city:,}", "leave --population out")
-        grid, read = self._region(), partial(self._days, kind, unit=unit)
-        each = (self.days or CITY_DAYS) if kind == "city" else None
-        return Movement(grid, each is not None or self.simulated, partial(read, grid), self.zone, self.city, each)
+        grid, each = self._region(), (self.days or CITY_DAYS) if kind == "city" else None
+        return Movement(grid, partial(self._days, kind, grid, unit), self.zone, self.city, each)
 
     def kind(self) -> Kind:
         """Where the days come from, by what was named.
@@ -227,7 +224,7 @@ class Whereabouts:
         assert self.box is not None
         return cut(self.box, metres=self.cell, degrees=self.degrees)
 
-    def _days(self, kind: Kind, grid: Grid, *, unit: str) -> Days:
+    def _days(self, kind: Kind, grid: Grid, unit: str) -> Days:
         from tacit.data.mobility import Rules, from_cells, from_plt, from_points
         from tacit.study import simulators
 

@@ -99,9 +99,13 @@ def source_of(
     from tacit.study.account import require_name, require_unit
     from tacit.study.movement import OWN, Movement, Whereabouts
 
+    own_bounds = isinstance(records, Days) or "text" in reading or OWN & reading.keys()
+    if own_bounds and spec is not None:
+        what, expected = "spec= has no meaning for days and texts", "it for a table"
+        raise DataError(what, where="Study", expected=expected, remedy="leave spec= out")
     if isinstance(records, Days):
         data = records.trajectories(**reading)
-        movement = Movement(records.grid, data.simulated, lambda: records)
+        movement = Movement(records.grid, (lambda: records) if data.simulated else None)
         opened = held_by_one(data, _required(ledger))
         return Source("Study", data.spec, unit, data.simulated, None, opened, movement=movement)
     if "text" in reading:
@@ -198,11 +202,13 @@ def _of_movement(people: Whereabouts, found: Movement, unit: str, ledger: Path |
     from tacit.data.mobility.days import spec_of
     from tacit.study.account import ledger_beside
 
-    nobody, spec = found.simulated, spec_of(found.grid)
-    found = replace(found, days=cache(found.days)) if nobody else found
+    nobody, spec, days = people.city is not None or people.simulated, spec_of(found.grid), found.days
+    assert days is not None
+    days = cache(days) if nobody else days
+    found = replace(found, days=days if nobody else None)
 
     def read() -> Trajectories:
-        return found.days().trajectories(simulated=nobody)
+        return days().trajectories(simulated=nobody)
 
     if people.city is not None:
         name = f"a city of {people.city:,} people"
