@@ -38,15 +38,10 @@ Score = Callable[[Released], Floats]
 
 @dataclass(frozen=True)
 class Trials:
-    """Runs whose members are known.
+    """Runs whose members are known."""
 
-    Args:
-        present: [S, U], who was in which run.
-        scores: [S, U], what the attacker's score said.
-    """
-
-    present: Presence
-    scores: Floats
+    present: Presence  # [S, U], who was in which run
+    scores: Floats  # [S, U], what the attacker's score said
 
     def __post_init__(self) -> None:
         if self.present.shape != self.scores.shape or self.present.ndim != 2 or not np.isfinite(self.scores).all():
@@ -55,32 +50,24 @@ class Trials:
 
 @dataclass(frozen=True)
 class Attack:
-    """How well an attack did on target runs.
+    """How well an attack did on target runs."""
 
-    Args:
-        auc, auc_low, auc_high: area under the curve over all people and runs, with a bootstrap interval over runs.
-        tpr, tpr_low, tpr_high: share of present people found at a false alarm rate of `fpr`, with such an interval.
-        fpr: that rate.
-        exposed: which person the shadow runs say is found most easily.
-        exposed_auc: that person's own area under the curve over the target runs.
-        epsilon, mu: Clopper-Pearson lower bounds from that person's target runs, which are independent trials of a
-            test that was fixed on the shadow runs: of epsilon at `delta`, whatever the mechanism is, and of mu if it is
-            mu-GDP.
-        delta, confidence: at which they hold.
-    """
-
+    # auc, auc_low, auc_high: area under the curve over all people and runs, with a bootstrap interval over runs
     auc: float
     auc_low: float
     auc_high: float
+    # tpr, tpr_low, tpr_high: share of present people found at a false alarm rate of `fpr`, with such an interval
     tpr: float
     tpr_low: float
     tpr_high: float
-    fpr: float
-    exposed: int
-    exposed_auc: float
+    fpr: float  # that rate
+    exposed: int  # which person the shadow runs say is found most easily
+    exposed_auc: float  # that person's own area under the curve over the target runs
+    # epsilon, mu: Clopper-Pearson lower bounds from that person's target runs, which are independent trials of a test
+    # that was fixed on the shadow runs: of epsilon at `delta`, whatever the mechanism is, and of mu if it is mu-GDP
     epsilon: float
     mu: float
-    delta: float
+    delta: float  # delta, confidence: at which they hold
     confidence: float
 
 
@@ -192,17 +179,11 @@ def attack(
 
 @dataclass(frozen=True)
 class Ranked:
-    """Scores in falling order, for measures that count each run a number of times.
+    """Scores in falling order, for measures that count each run a number of times."""
 
-    Attributes:
-        run: [N], whose score it is, run by run.
-        present: [N], whether the person was in that run.
-        ends: [G], the place of the last of each group of equal scores.
-    """
-
-    run: NDArray[np.int64]
-    present: Presence
-    ends: NDArray[np.int64]
+    run: NDArray[np.int64]  # [N], whose score it is, run by run
+    present: Presence  # [N], whether the person was in that run
+    ends: NDArray[np.int64]  # [G], the place of the last of each group of equal scores
 
     @classmethod
     def of(cls, scores: Floats, present: Presence) -> Ranked:
@@ -324,17 +305,11 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The people whose membership is asked, and their days.
+    """The people whose membership is asked, and their days."""
 
-    Args:
-        days: the attacker's knowledge; codes of people are 0 .. U - 1.
-        people: U.
-        most: how many days of a person are compared with generated ones, at most (the first ones).
-    """
-
-    days: Days
-    people: int
-    most: int = 10
+    days: Days  # the attacker's knowledge; codes of people are 0 .. U - 1.
+    people: int  # U
+    most: int = 10  # how many days of a person are compared with generated ones, at most (the first ones)
     _states: tuple[Ints, Ints] = field(init=False, repr=False)
     _steps: dict[int, tuple[Ints, NDArray[np.bool_]]] = field(init=False, repr=False)
 
@@ -398,14 +373,10 @@ class OwnDirection:
     The attacker knows what everybody would add and how large the noise is, not who is present: seen from one person,
     the others are noise too, with the covariance of coins over their contributions. An attacker who also knows the
     others needs no shadow runs: its area under the curve is Phi(mu / sqrt 2) with mu = |contribution| / noise.
-
-    Args:
-        contributions: [U, d], clipped as the method clips them.
-        noise: standard deviation in the sum.
     """
 
-    contributions: Floats
-    noise: float
+    contributions: Floats  # [U, d], clipped as the method clips them
+    noise: float  # standard deviation in the sum
 
     def __call__(self, released: Released) -> Floats:
         """[R, U]."""
@@ -441,15 +412,10 @@ class Nearest:
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """Black-box: how often generated days, `days` [R, n, 48], are where a person is, in logarithms.
+    """Black-box: how often generated days, `days` [R, n, 48], are where a person is, in logarithms."""
 
-    Args:
-        candidates: the people.
-        slots: the slots looked at; (0,) asks only where days start.
-    """
-
-    candidates: Candidates
-    slots: tuple[int, ...] = tuple(range(SLOTS))
+    candidates: Candidates  # the people
+    slots: tuple[int, ...] = tuple(range(SLOTS))  # the slots looked at; (0,) asks only where days start
 
     def __call__(self, released: Released) -> Floats:
         """[R, U]."""

@@ -22,19 +22,15 @@ class Dynamics:
 
     With (x, v) the position and velocity of a row's state, (x', v') those of its next state and (x*, v*) those of the
     simulator's next state from the row's own state and action, over the rows that start outside walls:
-
-    Attributes:
-        next_position: mean |x' - x*| / mean |x* - x| ("dx"): the error of the next position in units of the mean true
-            displacement of one step. 0 is exact; 1 is as bad as a table whose next position is the present one.
-        next_velocity: mean |v' - v*| / mean |v* - v| ("dv"), alike.
-        reward: mean |r - r*|, in units of reward.
-        in_wall: share of all rows whose position x lies inside a wall, in [0, 1]. The simulator has no true next state
-            there, so these rows count here and not in the errors.
     """
 
+    # mean |x' - x*| / mean |x* - x| ("dx"): the error of the next position in units of the mean true displacement of
+    # one step. 0 is exact; 1 is as bad as a table whose next position is the present one.
     next_position: float
-    next_velocity: float
-    reward: float
+    next_velocity: float  # mean |v' - v*| / mean |v* - v| ("dv"), alike
+    reward: float  # mean |r - r*|, in units of reward
+    # share of all rows whose position x lies inside a wall, in [0, 1]. The simulator has no true next state there, so
+    # these rows count here and not in the errors.
     in_wall: float
 
 
@@ -103,17 +99,11 @@ Simulate = Callable[
 
 @dataclass(frozen=True)
 class OneStep:
-    """How far synthetic transitions are from the simulator's.
+    """How far synthetic transitions are from the simulator's."""
 
-    Attributes:
-        next_state: mean of `of_columns`. 0 is exact; 1 is as bad as a table whose states never change.
-        reward: mean |r - r*|, in units of reward.
-        of_columns: of each column of the state, mean |s' - s*| / mean |s* - s|; columns that the simulator never moves
-            are left out.
-    """
-
-    next_state: float
-    reward: float
+    next_state: float  # mean of `of_columns`. 0 is exact; 1 is as bad as a table whose states never change.
+    reward: float  # mean |r - r*|, in units of reward
+    # of each column of the state, mean |s' - s*| / mean |s* - s|; columns that the simulator never moves are left out
     of_columns: tuple[float, ...]
 
 

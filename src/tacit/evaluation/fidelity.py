@@ -22,25 +22,17 @@ FIELDS = ("observations", "actions", "rewards", "next_observations")
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Closeness of a synthetic table to a real one; 1 is equality.
+    """Closeness of a synthetic table to a real one; 1 is equality."""
 
-    Attributes:
-        marginal: mean of `marginals`, in [0, 1].
-        correlation: mean over pairs of continuous columns of 1 - |r_real - r_synthetic| / 2, in [0, 1]; nan where no
-            pair is left.
-        columns: names of all D columns, in order.
-        marginals: D values: 1 - two-sample Kolmogorov-Smirnov statistic of a continuous column, 1 - total variation
-            distance of a discrete one.
-        real, synthetic: correlation matrices [C, C] (Pearson) of the C `paired` columns.
-        paired: names of the columns in the correlation matrices.
-    """
-
-    marginal: float
+    marginal: float  # mean of `marginals`, in [0, 1]
+    # mean over pairs of continuous columns of 1 - |r_real - r_synthetic| / 2, in [0, 1]; nan where no pair is left
     correlation: float
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # names of all D columns, in order
+    # D values: 1 - two-sample Kolmogorov-Smirnov statistic of a continuous column, 1 - total variation distance of a
+    # discrete one
     marginals: tuple[float, ...]
-    paired: tuple[str, ...]
-    real: NDArray[np.float64]
+    paired: tuple[str, ...]  # names of the columns in the correlation matrices
+    real: NDArray[np.float64]  # real, synthetic: correlation matrices [C, C] (Pearson) of the C `paired` columns
     synthetic: NDArray[np.float64]
 
 

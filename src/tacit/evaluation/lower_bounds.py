@@ -40,18 +40,13 @@ class Counts:
 
 @dataclass(frozen=True)
 class Audit:
-    """Lower bounds, each valid on its own with the stated confidence.
+    """Lower bounds, each valid on its own with the stated confidence."""
 
-    Args:
-        epsilon: from the rates of one test, whatever the mechanism is.
-        mu, gaussian_epsilon: if the mechanism is mu-GDP, a lower bound on its mu, and that mu's epsilon at `delta`.
-        delta, confidence: at which they hold.
-    """
-
-    epsilon: float
+    epsilon: float  # from the rates of one test, whatever the mechanism is
+    # mu, gaussian_epsilon: if the mechanism is mu-GDP, a lower bound on its mu, and that mu's epsilon at `delta`
     mu: float
     gaussian_epsilon: float
-    delta: float
+    delta: float  # delta, confidence: at which they hold
     confidence: float
 
 

@@ -35,32 +35,20 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class Hits:
-    """A test at one nominal rate of false alarms.
+    """A test at one nominal rate of false alarms."""
 
-    Args:
-        fpr: the rate for which the threshold was chosen.
-        tpr: share of members that were found, on the rows that did not choose it.
-        false_alarms: share of others that were taken for members, on such rows.
-    """
-
-    fpr: float
-    tpr: Rate
-    false_alarms: Rate
+    fpr: float  # the rate for which the threshold was chosen
+    tpr: Rate  # share of members that were found, on the rows that did not choose it
+    false_alarms: Rate  # share of others that were taken for members, on such rows
 
 
 @dataclass(frozen=True)
 class LossAttack:
-    """How well members are found.
+    """How well members are found."""
 
-    Args:
-        chosen: which of the scores was best on the rows that chose.
-        hits: one a nominal rate of false alarms.
-        auc: area under the curve of the chosen score on the other rows; 1/2 is chance.
-    """
-
-    chosen: int
-    hits: tuple[Hits, ...]
-    auc: float
+    chosen: int  # which of the scores was best on the rows that chose
+    hits: tuple[Hits, ...]  # one a nominal rate of false alarms
+    auc: float  # area under the curve of the chosen score on the other rows; 1/2 is chance
 
 
 @torch.no_grad()

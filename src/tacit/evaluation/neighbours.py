@@ -25,20 +25,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class NearestRecords:
-    """Distances in units of the training columns' standard deviations.
+    """Distances in units of the training columns' standard deviations."""
 
-    Attributes:
-        to_train, to_holdout: [n] each, from n synthetic rows, no two alike, to the nearest of equally many rows of
-            either table.
-        nearer: share of synthetic rows that are nearer to a training row, ties counting half (rounded down), with its
-            exact interval.
-        copies: how many synthetic rows are a training row, up to 1e-6 of a standard deviation in every column.
-    """
-
+    # to_train, to_holdout: [n] each, from n synthetic rows, no two alike, to the nearest of equally many rows of either
+    # table
     to_train: Floats
     to_holdout: Floats
+    # share of synthetic rows that are nearer to a training row, ties counting half (rounded down), with its exact
+    # interval
     nearer: Rate
-    copies: int
+    copies: int  # how many synthetic rows are a training row, up to 1e-6 of a standard deviation in every column
 
 
 def nearest_records(

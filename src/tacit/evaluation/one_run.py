@@ -41,22 +41,14 @@ LARGEST = 30.0
 
 @dataclass(frozen=True)
 class OneRun:
-    """What an audit found.
+    """What an audit found."""
 
-    Args:
-        epsilon: lower bound at `delta`, for the relation of adding or removing one unit; 0 if nothing was found.
-        canaries: how many there were, in or out.
-        kind: of the guesses that gave the bound, one of `KINDS`.
-        guesses, right: how many they were.
-        delta, confidence: at which it holds.
-    """
-
-    epsilon: float
-    canaries: int
-    kind: str
-    guesses: int
+    epsilon: float  # lower bound at `delta`, for the relation of adding or removing one unit; 0 if nothing was found
+    canaries: int  # how many there were, in or out
+    kind: str  # of the guesses that gave the bound, one of `KINDS`
+    guesses: int  # guesses, right: how many they were
     right: int
-    delta: float
+    delta: float  # delta, confidence: at which it holds
     confidence: float
 
 

@@ -23,18 +23,15 @@ Indices = NDArray[np.int64]
 class Sequences:
     """E trajectories of different lengths, as columns of T rows.
 
-    Args:
-        columns: by name, [T, ...] each, as of `Trajectories.columns`; the rows of a trajectory one after another.
-        episodes: [E + 1], as of `Trajectories.episodes`: trajectory e has the rows `episodes[e]:episodes[e + 1]`.
-        stitches: [S] rising rows at which a stitched fragment begins; the first row of a trajectory is none.
-
     Raises:
         DataError: the columns are empty or of different lengths, a trajectory is empty, the episodes do not cover the
             rows, or a stitch is not inside a trajectory.
     """
 
+    # by name, [T, ...] each, as of `Trajectories.columns`; the rows of a trajectory one after another
     columns: Mapping[str, NDArray[np.generic]]
-    episodes: Indices
+    episodes: Indices  # [E + 1], as of `Trajectories.episodes`: trajectory e has the rows `episodes[e]:episodes[e + 1]`
+    # [S] rising rows at which a stitched fragment begins; the first row of a trajectory is none
     stitches: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
@@ -192,27 +189,20 @@ class SequenceDynamics:
     observation) and the simulator's next state: per column |s' - s*| / mean |s* - s|, and the mean over the columns
     that the simulator moves. 0 is exact; 1 is as bad as trajectories that stand still.
 
-    Attributes:
-        along: [H] mean error of step t, over the trajectories that have one; H is the longest one's steps.
-        drift: [H] mean distance, measured alike, between the state after step t and where the simulator alone gets to
-            from the trajectory's first state with its actions; a step that is not known ends a trajectory's count.
-        reaching: [H] how many trajectories `drift` is a mean of.
-        at_stitches: mean error of the steps that lead from one fragment to the next; nan where there is no stitch.
-        elsewhere: mean error of all other steps.
-        gap: mean distance, measured alike, between the next observation of a fragment's last row and the first
-            observation of the fragment that is stitched to it; nan where there is no stitch.
-        unknown: share of rows that start where the simulator has no next state. They count here alone.
-
     A mean over nothing is nan.
     """
 
-    along: Floats
+    along: Floats  # [H] mean error of step t, over the trajectories that have one; H is the longest one's steps
+    # [H] mean distance, measured alike, between the state after step t and where the simulator alone gets to from the
+    # trajectory's first state with its actions; a step that is not known ends a trajectory's count
     drift: Floats
-    reaching: NDArray[np.int64]
-    at_stitches: float
-    elsewhere: float
+    reaching: NDArray[np.int64]  # [H] how many trajectories `drift` is a mean of
+    at_stitches: float  # mean error of the steps that lead from one fragment to the next; nan where there is no stitch
+    elsewhere: float  # mean error of all other steps
+    # mean distance, measured alike, between the next observation of a fragment's last row and the first observation of
+    # the fragment that is stitched to it; nan where there is no stitch
     gap: float
-    unknown: float
+    unknown: float  # share of rows that start where the simulator has no next state. They count here alone.
 
 
 def sequence_dynamics(sequences: Sequences, step: Step, *, known: Known | None = None) -> SequenceDynamics:

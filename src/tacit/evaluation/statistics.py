@@ -94,20 +94,13 @@ def apart(one: Estimate, other: Estimate) -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The mean of some runs less that of others.
+    """The mean of some runs less that of others."""
 
-    Args:
-        difference: of the means.
-        low, high: Welch's interval of the difference, of this pair alone.
-        p: two-sided p-value, corrected for all pairs that were compared together.
-        error: chance that the tests of all pairs say "above" or "below" of any pair whose means are equal.
-    """
-
-    difference: float
-    low: float
+    difference: float  # of the means
+    low: float  # low, high: Welch's interval of the difference, of this pair alone
     high: float
-    p: float
-    error: float
+    p: float  # two-sided p-value, corrected for all pairs that were compared together
+    error: float  # chance that the tests of all pairs say "above" or "below" of any pair whose means are equal
 
     @property
     def verdict(self) -> Literal["above", "below", "not apart"]:

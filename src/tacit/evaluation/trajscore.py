@@ -107,17 +107,11 @@ def reconstruction_error(found: Tensor, padded: Tensor, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Closeness:
-    """How close one set of trajectories is to a reference set.
+    """How close one set of trajectories is to a reference set."""
 
-    Attributes:
-        precision: share of the set that lies in the manifold of the reference, in [0, 1].
-        recall: share of the reference that lies in the manifold of the set.
-        mean_cosine: PrivORL's figure, in [-1, 1]; see the module for what it does not tell.
-    """
-
-    precision: float
-    recall: float
-    mean_cosine: float
+    precision: float  # share of the set that lies in the manifold of the reference, in [0, 1]
+    recall: float  # share of the reference that lies in the manifold of the set
+    mean_cosine: float  # PrivORL's figure, in [-1, 1]; see the module for what it does not tell
 
     @property
     def f1(self) -> float:

@@ -32,15 +32,11 @@ Flat = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """How each scalar column becomes numbers.
+    """How each scalar column becomes numbers."""
 
-    Args:
-        numbers: (mean, standard deviation) of each column of numbers, by name.
-        values: [V] values of each discrete column, by name: it becomes V columns, 1 at its value and 0 elsewhere. A
-            value that is not among them is 0 in all.
-    """
-
-    numbers: Mapping[str, tuple[float, float]]
+    numbers: Mapping[str, tuple[float, float]]  # (mean, standard deviation) of each column of numbers, by name
+    # [V] values of each discrete column, by name: it becomes V columns, 1 at its value and 0 elsewhere. A value that is
+    # not among them is 0 in all.
     values: Mapping[str, NDArray[np.int64]]
 
     @classmethod

@@ -27,17 +27,11 @@ _LARGEST = 2**20
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a release consists of.
+    """What a release consists of."""
 
-    Args:
-        certificate: digest of its certificate.
-        files: names, with "/" between folders, and their SHA-256.
-        public_key, signature: Ed25519, in hex digits; None where nobody signed.
-    """
-
-    certificate: str
-    files: Mapping[str, str]
-    public_key: str | None = None
+    certificate: str  # digest of its certificate
+    files: Mapping[str, str]  # names, with "/" between folders, and their SHA-256
+    public_key: str | None = None  # public_key, signature: Ed25519, in hex digits; None where nobody signed
     signature: str | None = None
 
     @classmethod

@@ -43,23 +43,17 @@ COLUMNS = frozenset({"observations", "actions", "rewards", "next_observations", 
 
 @dataclass(frozen=True)
 class Kind:
-    """How one kind of value becomes configuration and arrays, and comes back.
+    """How one kind of value becomes configuration and arrays, and comes back."""
 
-    Args:
-        fields: names of the configuration's own fields.
-        pack: a value -> these fields and its arrays.
-        unpack: the configuration and the arrays -> the value; an error of any class where they are those of another.
-        title: of the card.
-        text: of the card: how the release is used, and what it is no evidence of, in paragraphs with places for
-            `value`, `unit` (its name) and what `more` adds.
-        more: what the text says of this very value, for it and its certificate.
-    """
-
-    fields: frozenset[str]
-    pack: Callable[[Any], Packed]
+    fields: frozenset[str]  # names of the configuration's own fields
+    pack: Callable[[Any], Packed]  # a value -> these fields and its arrays
+    # the configuration and the arrays -> the value; an error of any class where they are those of another
     unpack: Callable[[Fields, Arrays], Any]
-    title: str
+    title: str  # of the card
+    # of the card: how the release is used, and what it is no evidence of, in paragraphs with places for `value`, `unit`
+    # (its name) and what `more` adds
     text: str
+    # what the text says of this very value, for it and its certificate
     more: Callable[[Any, Certificate], dict[str, str]] = lambda value, certificate: {}
 
     def card(self, release: Release[Any]) -> str:

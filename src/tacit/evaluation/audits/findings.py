@@ -29,26 +29,17 @@ canaries in one run, found by all that leaves the vault, or by its last digits."
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one way to audit found.
+    """What one way to audit found."""
 
-    Args:
-        way: which.
-        epsilon: lower bound, whatever the mechanism is.
-        by_law: lower bound if noise and samples have the law that their mechanism states; None where no law is known,
-            or this was not looked at.
-        confidence: with which both hold together.
-        runs: how many the bounds are made from, both worlds together.
-        canaries: in each run.
-        seconds: of wall clock.
-    """
-
-    way: Way
-    epsilon: float
+    way: Way  # which
+    epsilon: float  # lower bound, whatever the mechanism is
+    # lower bound if noise and samples have the law that their mechanism states; None where no law is known, or this was
+    # not looked at
     by_law: float | None
-    confidence: float
-    runs: int
-    canaries: int
-    seconds: float
+    confidence: float  # with which both hold together
+    runs: int  # how many the bounds are made from, both worlds together
+    canaries: int  # in each run
+    seconds: float  # of wall clock
 
     @property
     def shape(self) -> str:
@@ -65,36 +56,23 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """What was certified, and what was found.
+    """What was certified, and what was found."""
 
-    Args:
-        name: of the case.
-        words: the method, and which of its mechanisms.
-        kinds: of its parts, in a certificate's words.
-        unit, relation: whom it protects.
-        epsilon, delta: as certified, for the plan that was audited.
-        confidence: of all findings together.
-        findings: one a way.
-        power: the weakest weakening that the audit was seen to detect: with so many times the noise, the largest factor
-            of those tried, the promise is refuted; None if with no factor.
-        left_out: parts of a certificate that no audit here reaches.
-        certificate: digest of the certificate, or None for a method by itself.
-        version: of tacit.
-    """
-
-    name: str
-    words: str
-    unit: str
+    name: str  # of the case
+    words: str  # the method, and which of its mechanisms
+    unit: str  # unit, relation: whom it protects
     relation: str
-    epsilon: float
+    epsilon: float  # epsilon, delta: as certified, for the plan that was audited
     delta: float
-    confidence: float
-    findings: tuple[Finding, ...]
-    kinds: tuple[str, ...] = ()
+    confidence: float  # of all findings together
+    findings: tuple[Finding, ...]  # one a way
+    kinds: tuple[str, ...] = ()  # of its parts, in a certificate's words
+    # the weakest weakening that the audit was seen to detect: with so many times the noise, the largest factor of those
+    # tried, the promise is refuted; None if with no factor
     power: float | None = None
-    left_out: tuple[str, ...] = ()
-    certificate: str | None = None
-    version: str = ""
+    left_out: tuple[str, ...] = ()  # parts of a certificate that no audit here reaches
+    certificate: str | None = None  # digest of the certificate, or None for a method by itself
+    version: str = ""  # of tacit
 
     @property
     def lower(self) -> float:

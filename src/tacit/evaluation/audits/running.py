@@ -32,17 +32,11 @@ FEWEST = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How many runs are made.
+    """How many runs are made."""
 
-    Args:
-        fused: of each world, where many runs are made in one pass.
-        single: of each world, where they are made one by one.
-        crowded: with many canaries.
-    """
-
-    fused: int
-    single: int
-    crowded: int
+    fused: int  # of each world, where many runs are made in one pass
+    single: int  # of each world, where they are made one by one
+    crowded: int  # with many canaries
 
     def __post_init__(self) -> None:
         if min(self.fused, self.single) < FEWEST or self.crowded < 0:

@@ -60,32 +60,20 @@ class Value:
 
 @dataclass(frozen=True)
 class Row:
-    """One table of days against the real one.
+    """One table of days against the real one."""
 
-    Attributes:
-        name: of the row; `FLOOR` is real people against other real people.
-        values: by name of the measure, `SEQ` included with the sequence set.
-    """
-
-    name: str
-    values: Mapping[str, Value]
+    name: str  # of the row; `FLOOR` is real people against other real people
+    values: Mapping[str, Value]  # by name of the measure, `SEQ` included with the sequence set
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of measures.
+    """Rows of measures."""
 
-    Attributes:
-        metrics: the set.
-        measures: names of the columns.
-        rows: the floor, where one was asked for, and then the rows in the order given.
-        confidence: of the intervals.
-    """
-
-    metrics: Set
-    measures: tuple[str, ...]
-    rows: tuple[Row, ...]
-    confidence: float
+    metrics: Set  # the set
+    measures: tuple[str, ...]  # names of the columns
+    rows: tuple[Row, ...]  # the floor, where one was asked for, and then the rows in the order given
+    confidence: float  # of the intervals
 
     def row(self, name: str) -> Row:
         """The row of that name.
@@ -229,41 +217,26 @@ READABLE = 0.5
 
 @dataclass(frozen=True)
 class Line:
-    """One measure of a report.
+    """One measure of a report."""
 
-    Attributes:
-        measure: its name.
-        value: of the simulated days, with its interval over the real people.
-        floor: real people against other real people, with the spread over splits.
-        control: of days that are made without any record, or None.
-        verdict: "no better than noise" where the value's upper end reaches the control's lower end; else whether its
-            lower end lies below the floor's upper end.
-    """
-
-    measure: str
-    value: Value
-    floor: Value
-    control: Value | None
+    measure: str  # its name
+    value: Value  # of the simulated days, with its interval over the real people
+    floor: Value  # real people against other real people, with the spread over splits
+    control: Value | None  # of days that are made without any record, or None
+    # "no better than noise" where the value's upper end reaches the control's lower end; else whether its lower end
+    # lies below the floor's upper end
     verdict: Verdict
 
 
 @dataclass(frozen=True)
 class MapAdvice:
-    """Whether a kind of map can be read, by a public rule.
+    """Whether a kind of map can be read, by a public rule."""
 
-    Attributes:
-        map: its name.
-        cells: how many squares (or pairs of them) it has.
-        relative_error: the noise of one cell as a multiple of what a mean cell holds.
-        usable: whether that is at most `READABLE`.
-        most_cells: of how many cells a map would be readable.
-    """
-
-    map: str
-    cells: int
-    relative_error: float
-    usable: bool
-    most_cells: int
+    map: str  # its name
+    cells: int  # how many squares (or pairs of them) it has
+    relative_error: float  # the noise of one cell as a multiple of what a mean cell holds
+    usable: bool  # whether that is at most `READABLE`
+    most_cells: int  # of how many cells a map would be readable
 
     def words(self) -> str:
         """The advice as a sentence."""

@@ -44,18 +44,13 @@ FloatArray = npt.NDArray[np.float64]
 class Panel:
     """One map of the page.
 
-    Args:
-        label: its heading.
-        days: what is drawn.
-        kind: whose days they are. Real days that nobody published have no kind and are not drawn.
-
     Raises:
         DataError: the kind is another one, or there is no day.
     """
 
-    label: str
-    days: Days
-    kind: Kind
+    label: str  # its heading
+    days: Days  # what is drawn
+    kind: Kind  # whose days they are. Real days that nobody published have no kind and are not drawn.
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -66,15 +61,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Levels:
-    """How coarse the blocks of a map are, as steps of `blocks`: 0 are the cells themselves.
+    """How coarse the blocks of a map are, as steps of `blocks`: 0 are the cells themselves."""
 
-    Attributes:
-        visits: of the density and of the trips.
-        flows: of the flows.
-    """
-
-    visits: int
-    flows: int
+    visits: int  # of the density and of the trips
+    flows: int  # of the flows
 
     @classmethod
     def of(cls, days: Days) -> Levels:

@@ -19,21 +19,15 @@ _KINDS: dict[str, Kind] = {"reference": "reference", "released": "synthetic"}
 
 @dataclass(frozen=True)
 class Wrote:
-    """What one model wrote on public prompts.
+    """What one model wrote on public prompts."""
 
-    Attributes:
-        label, role: which model.
-        reward, error: mean of the public reward, and its standard error over the prompts; None without a reward.
-        kl: to the base model, in nats a token.
-        distinct: share of different pairs among neighbouring tokens.
-    """
-
-    label: str
+    label: str  # label, role: which model
     role: Role
+    # reward, error: mean of the public reward, and its standard error over the prompts; None without a reward
     reward: float | None
     error: float
-    kl: float
-    distinct: float
+    kl: float  # to the base model, in nats a token
+    distinct: float  # share of different pairs among neighbouring tokens
 
 
 def sections(

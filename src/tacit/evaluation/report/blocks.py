@@ -143,24 +143,16 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A report of any kind: public values alone.
+    """A report of any kind: public values alone."""
 
-    Attributes:
-        title: of the release.
-        certificate: of the release. The promise in words, the profile, what is not protected and whether the records
-            are simulated are read from it alone.
-        sections: what the page says besides the promise.
-        verify: the shell commands with which a reader recomputes the promise.
-        costs: (name, value) pairs on run time, memory and size.
-        shows_records: whether protected rows, which must be simulated, are on the page.
-    """
-
-    title: str
+    title: str  # of the release
+    # of the release. The promise in words, the profile, what is not protected and whether the records are simulated are
+    # read from it alone.
     certificate: Certified
-    sections: Sequence[Section]
-    verify: Sequence[str] = ()
-    costs: Sequence[tuple[str, str]] = ()
-    shows_records: bool = False
+    sections: Sequence[Section]  # what the page says besides the promise
+    verify: Sequence[str] = ()  # the shell commands with which a reader recomputes the promise
+    costs: Sequence[tuple[str, str]] = ()  # (name, value) pairs on run time, memory and size
+    shows_records: bool = False  # whether protected rows, which must be simulated, are on the page
 
     @property
     def simulated(self) -> bool:

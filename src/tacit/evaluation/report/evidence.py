@@ -35,25 +35,15 @@ class Points:
 
 @dataclass(frozen=True)
 class Histogram:
-    """One column's distribution.
+    """One column's distribution."""
 
-    Attributes:
-        column: its name ("x velocity").
-        unit: its unit ("m/s"), or "" if it has none.
-        edges: [B + 1] bin edges, from public bounds.
-        synthetic: [B] shares of the synthetic rows.
-        reference: [B] shares of the reference rows, or None.
-        similarity: 1 - KS of the column, or None.
-        labels: of the bins of a category.
-    """
-
-    column: str
-    unit: str
-    edges: Array
-    synthetic: Array
-    reference: Array | None = None
-    similarity: float | None = None
-    labels: tuple[str, ...] = ()
+    column: str  # its name ("x velocity")
+    unit: str  # its unit ("m/s"), or "" if it has none
+    edges: Array  # [B + 1] bin edges, from public bounds
+    synthetic: Array  # [B] shares of the synthetic rows
+    reference: Array | None = None  # [B] shares of the reference rows, or None
+    similarity: float | None = None  # 1 - KS of the column, or None
+    labels: tuple[str, ...] = ()  # of the bins of a category
 
 
 def histogram(
@@ -81,42 +71,27 @@ def histogram(
 
 @dataclass(frozen=True)
 class Score:
-    """One measure of closeness.
+    """One measure of closeness."""
 
-    Attributes:
-        measure: its name ("Marginal").
-        meaning: one phrase on what it is and which direction is better.
-        synthetic: the synthetic table's value.
-        public: computed from synthetic rows and public facts alone (a public simulator, say), without reference rows.
-        ceiling: the value of one half of the reference rows against the other half, or None if that makes no sense.
-        controls: (name, value) of each control table.
-        rivals: (name, value) of other synthesizers' tables.
-    """
-
-    measure: str
-    meaning: str
-    synthetic: float
+    measure: str  # its name ("Marginal")
+    meaning: str  # one phrase on what it is and which direction is better
+    synthetic: float  # the synthetic table's value
+    # computed from synthetic rows and public facts alone (a public simulator, say), without reference rows
     public: bool
+    # the value of one half of the reference rows against the other half, or None if that makes no sense
     ceiling: float | None = None
-    controls: tuple[tuple[str, float], ...] = ()
-    rivals: tuple[tuple[str, float], ...] = ()
+    controls: tuple[tuple[str, float], ...] = ()  # (name, value) of each control table
+    rivals: tuple[tuple[str, float], ...] = ()  # (name, value) of other synthesizers' tables
 
 
 @dataclass(frozen=True)
 class Planted:
-    """What an audit with planted records found, beside what the attacked run promises.
+    """What an audit with planted records found, beside what the attacked run promises."""
 
-    Attributes:
-        label: what was attacked ("the released pipeline").
-        kind: "synthetic" for what is released, "control" for a mutation that was made on purpose.
-        found: the lower bound on epsilon, and the guesses that it comes from.
-        certified: what the attacked run promises (or, if it is broken, would have promised).
-    """
-
-    label: str
-    kind: Attacked
-    found: OneRun
-    certified: float
+    label: str  # what was attacked ("the released pipeline")
+    kind: Attacked  # "synthetic" for what is released, "control" for a mutation that was made on purpose
+    found: OneRun  # the lower bound on epsilon, and the guesses that it comes from
+    certified: float  # what the attacked run promises (or, if it is broken, would have promised)
 
 
 @dataclass(frozen=True)

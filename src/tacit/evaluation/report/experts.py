@@ -58,60 +58,38 @@ _LEVELS = {
 
 @dataclass(frozen=True)
 class Played:
-    """What one policy returns in the public simulator.
+    """What one policy returns in the public simulator."""
 
-    Attributes:
-        label: of the row ("epsilon 1, released").
-        role: see `Role`.
-        mean: mean return of an episode.
-        low, high: 95 % interval of that mean over the episodes; for the role "experts", the returns that nine of ten
-            experts lie between.
-    """
-
-    label: str
-    role: Role
-    mean: float
+    label: str  # of the row ("epsilon 1, released")
+    role: Role  # see `Role`
+    mean: float  # mean return of an episode
+    # low, high: 95 % interval of that mean over the episodes; for the role "experts", the returns that nine of ten
+    # experts lie between
     low: float
     high: float
 
 
 @dataclass(frozen=True)
 class Votes:
-    """Where experts agree, by the noisy votes at public anchor states; all of it is released.
+    """Where experts agree, by the noisy votes at public anchor states; all of it is released."""
 
-    Attributes:
-        x, y: names of the two public dimensions of the picture.
-        positions: [N, 2] of the anchors in these dimensions.
-        actions: how many actions there are.
-        choice: [N] the action with most votes, 0 .. actions - 1.
-        share: [N] its noisy share of the votes, inside [0, 1].
-        error: standard deviation of the noise in one share.
-    """
-
-    x: str
+    x: str  # x, y: names of the two public dimensions of the picture
     y: str
-    positions: Array
-    actions: int
-    choice: Array
-    share: Array
-    error: float
+    positions: Array  # [N, 2] of the anchors in these dimensions
+    actions: int  # how many actions there are
+    choice: Array  # [N] the action with most votes, 0 .. actions - 1.
+    share: Array  # [N] its noisy share of the votes, inside [0, 1]
+    error: float  # standard deviation of the noise in one share
 
 
 @dataclass(frozen=True)
 class Consensus:
-    """What the release of consensus prefixes let out.
+    """What the release of consensus prefixes let out."""
 
-    Attributes:
-        lengths: [n] steps of each released prefix, in the order of the release; 0 where nothing came out.
-        horizon: longest episode.
-        threshold: how many experts have to agree, before its noise.
-        experts: public lower bound on how many there are.
-    """
-
-    lengths: Array
-    horizon: int
-    threshold: float
-    experts: int
+    lengths: Array  # [n] steps of each released prefix, in the order of the release; 0 where nothing came out
+    horizon: int  # longest episode
+    threshold: float  # how many experts have to agree, before its noise
+    experts: int  # public lower bound on how many there are
 
 
 def sections(

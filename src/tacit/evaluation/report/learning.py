@@ -20,19 +20,13 @@ _KINDS: dict[str, Kind] = {"released": "synthetic", "ceiling": "reference"}
 
 @dataclass(frozen=True)
 class Learning:
-    """How one setting learned: the return of the policies that it released on the way.
+    """How one setting learned: the return of the policies that it released on the way."""
 
-    Attributes:
-        label: of the setting ("epsilon 2").
-        role: see `Role`.
-        people: [K] how many people had been met when a policy was released.
-        mean, low, high: [K] mean return of that policy, and its lowest and highest over the runs; all the same
-            where there is one run.
-    """
-
-    label: str
-    role: Role
-    people: Array
+    label: str  # of the setting ("epsilon 2")
+    role: Role  # see `Role`
+    people: Array  # [K] how many people had been met when a policy was released
+    # mean, low, high: [K] mean return of that policy, and its lowest and highest over the runs; all the same where
+    # there is one run
     mean: Array
     low: Array
     high: Array
@@ -40,26 +34,17 @@ class Learning:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one setting came to.
+    """What one setting came to."""
 
-    Attributes:
-        label, role: as in `Learning`.
-        epsilon: its promise, or None where there is none.
-        mean, low, high: return of the last policy as it acts, over the runs.
-        greedy: mean return of the same policy when it takes its best action.
-        averaged: mean return of the averaged policy as it acts.
-        runs: how many runs.
-    """
-
-    label: str
+    label: str  # label, role: as in `Learning`
     role: Role
-    epsilon: float | None
-    mean: float
+    epsilon: float | None  # its promise, or None where there is none
+    mean: float  # mean, low, high: return of the last policy as it acts, over the runs
     low: float
     high: float
-    greedy: float
-    averaged: float
-    runs: int
+    greedy: float  # mean return of the same policy when it takes its best action
+    averaged: float  # mean return of the averaged policy as it acts
+    runs: int  # how many runs
 
 
 def sections(

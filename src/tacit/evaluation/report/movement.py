@@ -64,25 +64,15 @@ PAIRS = "origins and destinations"
 
 @dataclass(frozen=True)
 class Picture:
-    """Generated days as the page draws them; it costs no privacy, as everything that is computed from the release.
+    """Generated days as the page draws them; it costs no privacy, as everything that is computed from the release."""
 
-    Attributes:
-        outlines: [n, k, 2] latitude and longitude of the corners of the blocks.
-        shares: [len(TIMES), n] share of the days in each block at `TIMES`; days outside the picture are in none.
-        flows: [m, 5] latitude and longitude of origin and destination, and moves a day; the largest first.
-        moving: [47] share of the days that change cell from each slot to the next.
-        places: mean number of different cells a day.
-        moves: mean number of moves a day.
-        still: share of the days that are in one cell all along.
-    """
-
-    outlines: Array
-    shares: Array
-    flows: Array
-    moving: Array
-    places: float
-    moves: float
-    still: float
+    outlines: Array  # [n, k, 2] latitude and longitude of the corners of the blocks
+    shares: Array  # [len(TIMES), n] share of the days in each block at `TIMES`; days outside the picture are in none
+    flows: Array  # [m, 5] latitude and longitude of origin and destination, and moves a day; the largest first
+    moving: Array  # [47] share of the days that change cell from each slot to the next
+    places: float  # mean number of different cells a day
+    moves: float  # mean number of moves a day
+    still: float  # share of the days that are in one cell all along
 
 
 def sections(

@@ -89,37 +89,23 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Plane:
-    """What paths are drawn over.
+    """What paths are drawn over."""
 
-    Attributes:
-        frame: low and high corner (x, y, x, y) of what is shown.
-        walls: [W, 4] low and high corner of each wall (`wall_boxes`).
-        goal: [2], or None.
-    """
-
-    frame: tuple[float, float, float, float]
-    walls: Array
-    goal: Array | None = None
+    frame: tuple[float, float, float, float]  # low and high corner (x, y, x, y) of what is shown
+    walls: Array  # [W, 4] low and high corner of each wall (`wall_boxes`)
+    goal: Array | None = None  # [2], or None
 
 
 @dataclass(frozen=True)
 class WholeTrajectories:
-    """Trajectories as wholes.
+    """Trajectories as wholes."""
 
-    Attributes:
-        drawings: pictures, each of paths or of time lines.
-        plane: of the paths; None if there are none.
-        state: name and public range of the state in time lines; None if there are none.
-        visit: what a step is called in time lines.
-        figures: distributions over trajectories, such as of their lengths and returns.
-        errors: (table, its kind, [H] error of step t against a public simulator), in mean displacements of a step.
-    """
-
-    drawings: tuple[Drawing, ...] = ()
-    plane: Plane | None = None
-    state: Axis | None = None
-    visit: str = "step"
-    figures: tuple[Histogram, ...] = ()
+    drawings: tuple[Drawing, ...] = ()  # pictures, each of paths or of time lines
+    plane: Plane | None = None  # of the paths; None if there are none
+    state: Axis | None = None  # name and public range of the state in time lines; None if there are none
+    visit: str = "step"  # what a step is called in time lines
+    figures: tuple[Histogram, ...] = ()  # distributions over trajectories, such as of their lengths and returns
+    # (table, its kind, [H] error of step t against a public simulator), in mean displacements of a step
     errors: tuple[tuple[str, Kind, Array], ...] = ()
 
     @property
