@@ -22,7 +22,7 @@ from tacit.evaluation import audits
 from tacit.evaluation.audits import bounds, certified, library
 from tacit.evaluation.audits.cases import Asked
 from tacit.evaluation.audits.findings import Audited, Finding
-from tacit.evaluation.audits.running import CASES, Effort, audit, audit_certificate
+from tacit.evaluation.audits.running import CASES, Effort, audit
 from tacit.evaluation.lower_bounds import Counts
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.accountants import gaussian_epsilon
@@ -127,12 +127,12 @@ def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) ->
 
 def test_a_certificate_is_audited_on_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = broken.certificate(tmp_path)
-    found = audit_certificate(certificate.to_json(), effort=FEW, noise=3)
+    found = audit(certificate.to_json(), effort=FEW, noise=3)
     assert found.certificate == certificate.digest
     assert 0.4 * certificate.epsilon <= found.lower <= found.epsilon == pytest.approx(certificate.epsilon, rel=1e-5)
     assert certificate.verify().digest == certificate.digest
     broken.half_sigma(monkeypatch)
-    assert not audit_certificate(certificate.to_json(), effort=FEW, noise=3).stands
+    assert not audit(certificate.to_json(), effort=FEW, noise=3).stands
 
 
 def test_a_part_of_another_kind_is_left_out_and_told(tmp_path: Path) -> None:

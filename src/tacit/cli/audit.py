@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -45,7 +46,7 @@ def audit(command: Audit) -> None:
     else:
         if command.out is not None:
             require_new(command.out)
-        results = [_of_method(command, name, effort) for name in names]
+        results = [_audited(command, name, name, effort) for name in names]
         if command.out is not None:
             audits.save(command.out, tuple(result for result, _ in results))
     _show(results)
@@ -78,27 +79,17 @@ def _of_run(command: Audit, run: RunFolder, effort: audits.Effort) -> Found:
     path = run.inside(CERTIFICATE)
     certificate = Certificate.load(path)
     certificate.verify()
-
-    def go(advance: Callable[[int, int], None]) -> audits.Audited:
-        return audits.audit_certificate(
-            certificate.to_json(),
-            effort=effort,
-            confidence=command.confidence,
-            jobs=_jobs(command),
-            ray=command.ray,
-            progress=advance,
-        )
-
-    result = _timed(f"Auditing {certificate.method}", go)
+    result = _audited(command, certificate.to_json(), certificate.method, effort)
     audits.save(run.inside(audits.FILE), (result[0],))
     say(f"Wrote {run.path / audits.FILE}; `tacit report {run.path}` shows it in the report.")
     return result
 
 
-def _of_method(command: Audit, name: str, effort: audits.Effort) -> Found:
-    def go(advance: Callable[[int, int], None]) -> audits.Audited:
-        return audits.audit(
-            name,
+def _audited(command: Audit, source: str | Mapping[str, Any], name: str, effort: audits.Effort) -> Found:
+    began = _seconds()
+    with progress(f"Auditing {name}") as advance:
+        found = audits.audit(
+            source,
             epsilon=command.epsilon,
             delta=command.delta,
             effort=effort,
@@ -107,14 +98,7 @@ def _of_method(command: Audit, name: str, effort: audits.Effort) -> Found:
             ray=command.ray,
             progress=advance,
         )
-
-    return _timed(f"Auditing {name}", go)
-
-
-def _timed(title: str, go: Callable[[Callable[[int, int], None]], audits.Audited]) -> Found:
-    began = _seconds()
-    with progress(title) as advance:
-        return go(advance), _seconds() - began
+    return found, _seconds() - began
 
 
 def _seconds() -> float:

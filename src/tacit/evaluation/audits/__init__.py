@@ -1,4 +1,4 @@
-"""Audits of every method, through the real mechanisms: `audit(name, ...)` and `audit_certificate(record, ...)`.
+"""Audits of every method, through the real mechanisms: `audit(name or certificate, ...)`.
 
 A *case* is a method with a small plan and canaries made for it (`library`), or the noisy sums of a certificate
 (`certified`). A *canary scorer* stands at the mechanisms and scores canaries by what leaves them. The scores give lower
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from tacit.evaluation.audits.running import QUICK as QUICK
     from tacit.evaluation.audits.running import Effort as Effort
     from tacit.evaluation.audits.running import audit as audit
-    from tacit.evaluation.audits.running import audit_certificate as audit_certificate
 
-_LATER = ("FULL", "QUICK", "Effort", "audit", "audit_certificate")
+_LATER = ("FULL", "QUICK", "Effort", "audit")
 
 __all__ = [
     "FILE",
@@ -31,7 +30,6 @@ __all__ = [
     "Effort",
     "Finding",
     "audit",
-    "audit_certificate",
     "beside",
     "load",
     "save",

@@ -12,10 +12,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
-from tacit import plain_files
-from tacit.errors import FileError
+from tacit import plain_files, serialization
+from tacit.errors import FileError, PlanError
 
 FILE = "audit.json"
 """Beside `certificate.json`."""
@@ -105,9 +105,10 @@ def load(path: Path) -> tuple[Audited, ...]:
     """
     try:
         value = json.loads(plain_files.text(path, _LARGEST))
-        if value["format"] == FORMAT:
-            return tuple(_audited(row) for row in value["audits"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        audits: tuple[Audited, ...] = serialization.read(tuple[Audited, ...], value["audits"])
+        if value["format"] == FORMAT and all(map(_sound, audits)):
+            return audits
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, PlanError):
         pass
     what = "the findings of an audit are missing, truncated or of another kind"
     expected, remedy = f"what `tacit audit` wrote, format {FORMAT}", "audit again: `tacit audit RUN`"
@@ -163,27 +164,8 @@ WAYS: Mapping[Way, str] = {
 }
 
 
-def _audited(row: Mapping[str, Any]) -> Audited:
-    names = {field.name for field in dataclasses.fields(Audited)}
-    if set(row) != names:
-        raise ValueError("missing or unknown fields")
-    findings = tuple(_finding(entry) for entry in row["findings"])
-    numbers = [row["epsilon"], row["delta"], row["confidence"], row["power"] or 0.0]
-    texts = [row["name"], row["words"], row["unit"], row["relation"], row["version"], *row["left_out"], *row["kinds"]]
-    if not findings or not all(_number(x) for x in numbers) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("fields of another type")
-    if not isinstance(row["certificate"], str | None):
-        raise ValueError("a digest of another type")
-    return Audited(**{**row, "findings": findings, "kinds": tuple(row["kinds"]), "left_out": tuple(row["left_out"])})
-
-
-def _finding(row: Mapping[str, Any]) -> Finding:
-    finding = Finding(**row)
-    numbers = [finding.epsilon, finding.by_law or 0.0, finding.confidence, finding.runs, finding.canaries]
-    if finding.way not in get_args(Way) or not all(_number(x) for x in (*numbers, finding.seconds)):
-        raise ValueError("fields of another type")
-    return finding
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+def _sound(audited: Audited) -> bool:
+    """Whether there are findings, and all numbers are finite and at least 0."""
+    records = (vars(audited), *map(vars, audited.findings))
+    numbers = [value for record in records for value in record.values() if isinstance(value, int | float)]
+    return bool(audited.findings) and all(math.isfinite(number) and number >= 0 for number in numbers)

@@ -74,7 +74,7 @@ class _Job:
 
 
 def audit(
-    name: str,
+    source: str | Mapping[str, Any],
     *,
     epsilon: float = 8.0,
     delta: float = 1e-5,
@@ -85,11 +85,13 @@ def audit(
     progress: Progress | None = None,
     noise: int | None = None,
 ) -> Audited:
-    """Audit one method of the library, with invented records.
+    """Audit a method of the library with invented records, or the noisy sums of a certificate's plan on canaries.
+
+    No record of anybody is read.
 
     Args:
-        name: one of `CASES`.
-        epsilon, delta: that its plan is calibrated for.
+        source: one of `CASES`, or a certificate as JSON.
+        epsilon, delta: that a method's plan is calibrated for; a certificate has its own.
         effort: how many runs.
         confidence: with which all findings hold together.
         jobs: processes; 1 is this one alone.
@@ -99,35 +101,83 @@ def audit(
 
     Raises:
         PlanError: there is no such method, or epsilon or delta is out of range.
+        CertificateError: the certificate promises nothing, or has no noisy sum.
     """
-    if name not in CASES:
-        what, expected = f"there is no method {name!r}", ", ".join(CASES)
+    if not isinstance(source, str):
+        epsilon, delta = float(source["epsilon"]), float(source["delta"])
+        source = json.dumps(dict(source), default=dict)
+    elif source not in CASES:
+        what, expected = f"there is no method {source!r}", ", ".join(CASES)
         raise PlanError(what, where="audit", expected=expected, remedy="name one of these")
-    return _audited(name, epsilon, delta, effort, confidence, jobs, ray, progress, noise)
+    case, left_out = _case(source)
+    plan = _plan(source, epsilon, delta, case.crowd if case.apart else 1)
+    bound, event, relation = plans.bound(plan), plans.event(plan), case.unit.relation
+    assert relation is not None
+    law = case.law or bounds.law_of(event, relation, delta)
+    centred = case.law is not None or bounds.is_gaussian(event)
+    if case.together > 1 or case.apart:
+        jobs, ray = 1, None  # a pass takes less than a process
 
+    def made(todo: Sequence[_Job]) -> Passes:
+        done: list[tuple[_Job, Seen, float]] = []
+        with mapped(_pass, todo, jobs=jobs, address=ray) as results:
+            for job, (seen, seconds) in zip(todo, results, strict=True):
+                done.append((job, seen, seconds))
+                if progress is not None:
+                    progress(sum(job.replicates for job, *_ in done), sum(job.replicates for job in todo))
+        return done
 
-def audit_certificate(
-    record: Mapping[str, Any],
-    *,
-    effort: Effort = QUICK,
-    confidence: float = 0.95,
-    jobs: int = 1,
-    ray: str | None = None,
-    progress: Progress | None = None,
-    noise: int | None = None,
-) -> Audited:
-    """Audit the noisy sums of a certificate's plan, on canaries; no record of anybody is read.
+    def job(present: Sequence[bool], seed: int, replicates: int = 1) -> _Job:
+        seen = tuple(bool(one) for one in present)
+        return _Job(source, epsilon, delta, seen, replicates, seed, None if noise is None else noise + seed)
 
-    Args:
-        record: the certificate as JSON.
-        effort, confidence, jobs, ray, progress, noise: as of `audit`.
+    first, crowds = list[_Job](), list[_Job]()
+    if not case.apart:  # passes with one canary, which is out in the first half of them and in in the second
+        runs = case.more * (effort.fused if case.together > 1 else effort.single)
+        sizes = [min(case.together, runs - begin) for begin in range(0, runs, case.together)]
+        worlds = [(present, size) for present in (False, True) for size in sizes]
+        first = [job((present,), seed, size) for seed, (present, size) in enumerate(worlds)]
+    if case.crowd >= FEWEST:  # passes with many canaries, each of them in by a coin of its own
+        coins = np.random.default_rng(secrets.randbits(128) if noise is None else [noise, 1])
+        passes = range(max(effort.crowded, case.apart))
+        crowds = [job(tuple(coins.random(case.crowd) < 0.5), 2**20 + number) for number in passes]
+    alone, crowded = made(first), made(crowds)
+    tests = (1 + case.published) * bool(alone) + (1 + case.apart) * bool(crowded)
+    tests += (law is not None) * (1 + case.apart)
+    level = _Level(delta, 1 - (1 - confidence) / tests, law, centred)  # so that all bounds hold together
+    findings = (_of_one(alone, level) if alone else []) + (_of_many(crowded, case.apart, level) if crowded else [])
 
-    Raises:
-        CertificateError: it promises nothing, or has no noisy sum.
-    """
-    source = json.dumps(dict(record), default=dict)
-    return _audited(
-        source, float(record["epsilon"]), float(record["delta"]), effort, confidence, jobs, ray, progress, noise
+    def refuted(factor: float) -> bool:
+        if case.with_noise is None:
+            worlds = [bounds.with_noise(world, factor) for world in _worlds(alone)]
+        else:  # the same passes with so many times the noise, and other seeds
+            other = 2**24 + round(1e6 * factor)
+            again = made(
+                [
+                    replace(job(one.present, one.seed + other, one.replicates), factor=factor)
+                    for one in (crowds if case.apart else first)
+                ]
+            )
+            worlds = _worlds(again)
+            if case.apart:  # of canaries that were out, and of those that were in
+                scores, present = _crowd(again, "scores")
+                worlds = [scores[~present], scores[present]]
+        return max(level.by_law(*worlds) or 0.0, level.any_mechanism(*worlds)) > bound.epsilon
+
+    return Audited(
+        name=case.name,
+        words=case.words,
+        kinds=tuple(dict.fromkeys(part.kind for part in plan.parts())),
+        unit=case.unit.name,
+        relation=relation,
+        epsilon=bound.epsilon,
+        delta=delta,
+        confidence=confidence,
+        findings=tuple(findings),
+        power=_largest(refuted),
+        left_out=left_out,
+        certificate=None if source in CASES else json.loads(source)["digest"],
+        version=version("tacit"),
     )
 
 
@@ -155,77 +205,6 @@ def _pass(job: _Job) -> tuple[Seen, float]:
 
 
 Passes = Sequence[tuple[_Job, Seen, float]]
-
-
-def _audited(
-    source: str,
-    epsilon: float,
-    delta: float,
-    effort: Effort,
-    confidence: float,
-    jobs: int,
-    ray: str | None,
-    progress: Progress | None,
-    noise: int | None,
-) -> Audited:
-    case, left_out = _case(source)
-    plan = _plan(source, epsilon, delta, case.crowd if case.apart else 1)
-    bound, event, relation = plans.bound(plan), plans.event(plan), case.unit.relation
-    assert relation is not None
-    law = case.law or bounds.law_of(event, relation, delta)
-    centred = case.law is not None or bounds.is_gaussian(event)
-    if case.together > 1 or case.apart:
-        jobs, ray = 1, None  # a pass takes less than a process
-
-    def made(todo: Sequence[_Job]) -> Passes:
-        done: list[tuple[_Job, Seen, float]] = []
-        with mapped(_pass, todo, jobs=jobs, address=ray) as results:
-            for job, (seen, seconds) in zip(todo, results, strict=True):
-                done.append((job, seen, seconds))
-                if progress is not None:
-                    progress(sum(job.replicates for job, *_ in done), sum(job.replicates for job in todo))
-        return done
-
-    first = [] if case.apart else _singles(case, source, epsilon, delta, effort, noise)
-    crowds = _crowds(case, source, epsilon, delta, effort, noise) if case.crowd >= FEWEST else []
-    alone, crowded = made(first), made(crowds)
-    tests = (1 + case.published) * bool(alone) + (1 + case.apart) * bool(crowded)
-    tests += (law is not None) * (1 + case.apart)
-    level = _Level(delta, 1 - (1 - confidence) / tests, law, centred)  # so that all bounds hold together
-    findings = (_of_one(alone, level) if alone else []) + (_of_many(crowded, case.apart, level) if crowded else [])
-
-    def refuted(factor: float) -> bool:
-        if case.with_noise is None:
-            worlds = [bounds.with_noise(world, factor) for world in _worlds(alone)]
-        else:
-            weaker = []  # the same passes with so many times the noise, and other seeds
-            for job in crowds if case.apart else first:
-                other = 2**24 + round(1e6 * factor)
-                noise = None if job.noise is None else job.noise + other
-                weaker.append(replace(job, factor=factor, seed=job.seed + other, noise=noise))
-            again = made(weaker)
-            if case.apart:  # of canaries that were out, and of those that were in
-                scores, present = _crowd(again, "scores")
-                worlds = [scores[~present], scores[present]]
-            else:
-                worlds = _worlds(again)
-        return max(level.by_law(*worlds) or 0.0, level.any_mechanism(*worlds)) > bound.epsilon
-
-    return Audited(
-        name=case.name,
-        words=case.words,
-        kinds=tuple(dict.fromkeys(part.kind for part in plan.parts())),
-        unit=case.unit.name,
-        relation=relation,
-        epsilon=bound.epsilon,
-        delta=delta,
-        confidence=confidence,
-        findings=tuple(findings),
-        power=_largest(refuted),
-        left_out=left_out,
-        certificate=None if source in CASES else json.loads(source)["digest"],
-        version=version("tacit"),
-    )
 
 
 @dataclass(frozen=True)
@@ -266,40 +245,12 @@ def _largest(refuted: Callable[[float], bool]) -> float | None:
     return largest
 
 
-def _singles(case: Case, source: str, epsilon: float, delta: float, effort: Effort, noise: int | None) -> list[_Job]:
-    """Passes with one canary, which is out in the first half of them and in in the second."""
-    runs, jobs = case.more * (effort.fused if case.together > 1 else effort.single), list[_Job]()
-    for present in (False, True):
-        for first in range(0, runs, case.together):
-            seed, count = len(jobs), min(case.together, runs - first)
-            noise_seed = None if noise is None else noise + seed
-            jobs.append(_Job(source, epsilon, delta, (present,), count, seed, noise_seed))
-    return jobs
-
-
-def _crowds(case: Case, source: str, epsilon: float, delta: float, effort: Effort, noise: int | None) -> list[_Job]:
-    """Passes with many canaries, each of them in by a coin of its own."""
-    coins = np.random.default_rng(secrets.randbits(128) if noise is None else [noise, 1])
-    return [
-        _Job(
-            source,
-            epsilon,
-            delta,
-            tuple(bool(coin) for coin in coins.random(case.crowd) < 0.5),
-            1,
-            2**20 + number,
-            None if noise is None else noise + 2**20 + number,
-        )
-        for number in range(max(effort.crowded, case.apart))
+def _worlds(passes: Passes, what: Literal["scores", "published"] = "scores") -> list[Floats]:
+    """Scores of runs without the canary, and with it; or what these runs published, [N, P]."""
+    having = [
+        [getattr(seen, what) for job, seen, _ in passes if job.present == (present,)] for present in (False, True)
     ]
-
-
-def _worlds(passes: Passes) -> list[Floats]:
-    """Scores of runs without the canary, and with it."""
-    return [
-        np.concatenate([seen.scores[:, 0] for job, seen, _ in passes if job.present == (present,)])
-        for present in (False, True)
-    ]
+    return [np.concatenate(seen)[:, 0] if what == "scores" else np.concatenate(seen) for seen in having]
 
 
 def _crowd(passes: Passes, statistic: Literal["scores", "digits"]) -> tuple[Floats, NDArray[np.bool_]]:
@@ -310,46 +261,34 @@ def _crowd(passes: Passes, statistic: Literal["scores", "digits"]) -> tuple[Floa
 
 def _of_one(passes: Passes, level: _Level) -> list[Finding]:
     """What one canary shows: by all that left the vault, and by the release alone."""
-    scores = _worlds(passes)
-    published = [
-        np.concatenate([seen.published for job, seen, _ in passes if job.present == (present,)])
-        for present in (False, True)
-    ]
-    runs, seconds = sum(map(len, scores)), sum(seconds for *_, seconds in passes)
-
-    def finding(way: Way, worlds: Sequence[Floats], by_law: float | None, seconds: float) -> Finding:
-        return Finding(
-            way=way,
-            epsilon=level.any_mechanism(*worlds),
-            by_law=by_law,
-            confidence=level.confidence,
-            runs=runs,
-            canaries=1,
-            seconds=round(seconds, 1),
-        )
-
-    findings = [finding("canary", scores, level.by_law(*scores), seconds)]
-    of_release = bounds.shadowed(*published)
+    worlds = _worlds(passes)
+    shared: dict[str, Any] = {"confidence": level.confidence, "runs": sum(map(len, worlds)), "canaries": 1}
+    seconds, by_law = round(sum(seconds for *_, seconds in passes), 1), level.by_law(*worlds)
+    epsilon = level.any_mechanism(*worlds)
+    findings = [Finding(way="canary", epsilon=epsilon, by_law=by_law, seconds=seconds, **shared)]
+    of_release = bounds.shadowed(*_worlds(passes, "published"))
     if of_release is not None:
-        findings.append(finding("release", of_release, None, 0.0))
+        epsilon = level.any_mechanism(*of_release)
+        findings.append(Finding(way="release", epsilon=epsilon, by_law=None, seconds=0.0, **shared))
     return findings
 
 
 def _of_many(passes: Passes, apart: bool, level: _Level) -> list[Finding]:
     """What crowds show; of canaries that share nothing also by the last digits."""
-
-    def finding(way: Way, statistic: Literal["scores", "digits"], seconds: float) -> Finding:
+    findings, seconds = [], round(sum(seconds for *_, seconds in passes), 1)
+    ways: tuple[tuple[Way, Literal["scores", "digits"]], ...] = (("one run", "scores"), ("digits", "digits"))
+    for way, statistic in ways[: 1 + apart]:
         scores, present = _crowd(passes, statistic)
         centred = replace(level, centred=level.centred or statistic == "digits")
-        return Finding(
-            way=way,
-            epsilon=bounds.many(scores, present, delta=level.delta, confidence=level.confidence),
-            by_law=centred.by_law(scores[~present], scores[present]) if apart else None,
-            confidence=level.confidence,
-            runs=len(passes),
-            canaries=len(scores) // len(passes),
-            seconds=round(seconds, 1),
+        findings.append(
+            Finding(
+                way=way,
+                epsilon=bounds.many(scores, present, delta=level.delta, confidence=level.confidence),
+                by_law=centred.by_law(scores[~present], scores[present]) if apart else None,
+                confidence=level.confidence,
+                runs=len(passes),
+                canaries=len(scores) // len(passes),
+                seconds=seconds if statistic == "scores" else 0.0,
+            )
         )
-
-    findings = [finding("one run", "scores", sum(seconds for *_, seconds in passes))]
-    return [*findings, finding("digits", "digits", 0.0)] if apart else findings
+    return findings
