@@ -18,8 +18,6 @@ from tacit.evaluation.report.whole_trajectories import (
     Drawing,
     Plane,
     WholeTrajectories,
-    drawn_lines,
-    drawn_paths,
     lengths_and_returns,
     trajectory_scores,
 )
@@ -56,9 +54,12 @@ def step(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
 
 
 def shown(synthetic: Sequences, reference: Sequences | None, label: str = "Synthetic") -> WholeTrajectories:
-    drawings = [drawn_paths(synthetic, label, "synthetic"), drawn_lines(synthetic, "Lines", "synthetic", **LINES)]
+    drawings = [
+        Drawing(label, "synthetic", synthetic.some(6, 0)),
+        Drawing("Lines", "synthetic", synthetic.some(5, 0), **LINES),
+    ]
     if reference is not None:
-        drawings.insert(0, drawn_paths(reference, "Protected", "reference"))
+        drawings.insert(0, Drawing("Protected", "reference", reference.some(6, 0)))
     return WholeTrajectories(
         drawings=tuple(drawings),
         plane=Plane((0.0, 0.0, 4.0, 4.0), np.array([[1.0, 1.0, 2.0, 2.0]]), np.array([3.0, 3.0])),
@@ -110,7 +111,7 @@ def test_real_trajectories_need_a_declared_source(part: str) -> None:
     real = walks(9, 1)
     parts = {
         "drawings": {
-            "drawings": (drawn_paths(real, "Protected", "reference"),),
+            "drawings": (Drawing("Protected", "reference", real.some(6, 0)),),
             "plane": shown(real, None).plane,
         },
         "figures": {"figures": lengths_and_returns(walks(9, 0), real, longest=15, returns=(0.0, 12.0))},
@@ -123,9 +124,7 @@ def test_real_trajectories_need_a_declared_source(part: str) -> None:
 def test_hostile_labels_stay_text_and_nothing_to_draw_is_no_picture() -> None:
     page = render(full_report(whole_trajectories=shown(walks(9, 0), None, HOSTILE)))
     assert "<script>alert" not in page
-    empty = WholeTrajectories(
-        drawings=(Drawing("none", "synthetic", ()),), errors=(("one", "synthetic", np.array([np.nan])),)
-    )
+    empty = WholeTrajectories(errors=(("one", "synthetic", np.array([np.nan])),))
     assert "Error along" not in render(private_report(whole_trajectories=empty))
 
 

@@ -30,8 +30,6 @@ from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Return
 from tacit.evaluation.report.whole_trajectories import (
     Drawing,
     WholeTrajectories,
-    drawn_lines,
-    drawn_paths,
     lengths_and_returns,
     plane_of_cells,
     trajectory_scores,
@@ -48,6 +46,8 @@ _BINS = 40
 """Of a column's histogram."""
 _FEWEST = 16
 """Rows of each table that make a picture."""
+_PATHS, _LINES = 6, 5
+"""Trajectories in a picture of paths, and of time lines."""
 SYNTHETIC, PROTECTED = "Synthetic trajectories", "Protected trajectories"
 SEEN = 64
 """Steps of a trajectory that TrajScore sees, evenly spread over the longest."""
@@ -380,8 +380,17 @@ def whole_trajectories(
     returns = float(total.min()) - room, float(total.max()) + room  # of released trajectories, and so public
     box, column = spec.observation, state[0]
     lines = world is None and isinstance(spec.action, Discrete) and isinstance(box, Box)
+    sources: list[tuple[str, Kind, Sequences]] = [(SYNTHETIC, "synthetic", synthetic)]
+    if reference is not None:
+        sources.insert(0, (PROTECTED, "reference", reference))
+    drawings: list[Drawing] = []
+    for label, kind, table in sources:
+        if world is not None:
+            drawings.append(Drawing(label, kind, table.some(_PATHS, seed)))
+        elif lines:
+            drawings.append(Drawing(label, kind, table.some(_LINES, seed), column, label.split()[0]))
     pictures = WholeTrajectories(
-        drawings=_drawn(synthetic, reference, seed, paths=world is not None, column=column if lines else None),
+        drawings=tuple(drawings),
         plane=None if world is None else plane_of_cells(world.cells, world.origin, world.goal),
         state=Axis(state[1], box.low[column], box.high[column]) if lines and isinstance(box, Box) else None,
         figures=lengths_and_returns(synthetic, reference, longest=longest, returns=returns),
@@ -395,20 +404,6 @@ def simulator_errors(world: PlaneWorld, sequences: Sequences) -> SequenceDynamic
     if world.in_wall(np.asarray(sequences.columns["observations"])[:, :2]).all():
         return None
     return sequence_dynamics(sequences, world.step, known=lambda state: ~world.in_wall(state[:, :2]))
-
-
-def _drawn(
-    synthetic: Sequences, reference: Sequences | None, seed: int, *, paths: bool, column: int | None
-) -> tuple[Drawing, ...]:
-    drawings, sources = [], list[tuple[Sequences, str, Kind]]()
-    if reference is not None:
-        sources.append((reference, PROTECTED, "reference"))
-    for sequences, label, kind in (*sources, (synthetic, SYNTHETIC, "synthetic")):
-        if paths:
-            drawings.append(drawn_paths(sequences, label, kind, seed=seed))
-        elif column is not None:
-            drawings.append(drawn_lines(sequences, label, kind, column=column, whose=label.split()[0], seed=seed))
-    return tuple(drawings)
 
 
 def _trajectory_score(
