@@ -134,9 +134,7 @@ def learn(
     Raises:
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the learning begins.
     """
-    given = {
-        name: value for name, value in {**locals(), **settings}.items() if value is not None and value is not False
-    }
+    given = words.said(locals())
     from tacit.methods.experts import Consensus, claimed, published
     from tacit.methods.experts.learned import level
     from tacit.study import simulators
