@@ -110,7 +110,7 @@ def configuration(key: str) -> Json:
     case = CASES[method]()
     plan = case.plan(float(epsilon), DELTA, 1)
     return {
-        "plan": describe(dataclasses.replace(plan, noise_multiplier=None, unit=None, epsilon=None, delta=None)),
+        "plan": describe(dataclasses.replace(plan, noise_multiplier=None, promise=None)),
         "guarantee": {"epsilon": float(epsilon), "delta": DELTA, "unit": describe(case.unit)},
         "case": {name: getattr(case, name) for name in ("together", "crowd", "more", "published")},
         "canaries": {name: describe(getattr(library, name)) for name in CANARIES},

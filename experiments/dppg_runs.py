@@ -90,7 +90,6 @@ def vault(
 @contextlib.contextmanager
 def opened(users: Users, plan: Plan) -> Iterator[UserVault]:
     """A vault of these simulated people with a ledger each replicate that can pay, in a folder that goes away."""
-    assert plan.unit is not None
     epsilon = plan.epsilon if plan.epsilon is not None and np.isfinite(plan.epsilon) else 1e6
     budget = {"epsilon": epsilon * 1.0000001, "delta": DELTA * 1.0000001}
     with (

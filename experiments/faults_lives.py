@@ -31,6 +31,7 @@ from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Answer, Device, Query, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -236,15 +237,12 @@ PHONES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class SumPlan:
+class SumPlan(PrivatePlan):
     """Sixty sums over three devices."""
 
     method: ClassVar[str] = "sums over devices"
     source: ClassVar[str] = "experiments.faults"
     noise_multiplier: float = 20.0
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[DeviceSum, ...]:
         own = DeviceSum(

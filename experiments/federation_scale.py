@@ -56,6 +56,7 @@ from tacit.privacy.mechanisms.device_sums import LEAST_SHARE, DeviceSum, answers
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Device, Query
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit.units import Unit
 
 DEVICES, QUICK = 1_000_000, 2_000
@@ -86,7 +87,7 @@ class Same:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(PrivatePlan):
     """One sum with shared noise."""
 
     method: ClassVar[str] = "scale"
@@ -94,9 +95,6 @@ class Plan:
     devices: int
     floor: int
     bits: int = BITS
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[DeviceSum]:

@@ -91,8 +91,7 @@ def compare(stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: flo
     """The same from statistics that are at hand: arrays [P, ...] of simulated units, made with trace "gtd"."""
     check("trials", trials, trials >= 1, "a whole number >= 1")
     check("step_sizes", tuple(step_sizes), len(step_sizes) > 0 and min(step_sizes) > 0, "positive numbers")
-    check("plan", plan.method, plan.unit is not None and plan.noise_multiplier is not None, "a calibrated plan")
-    assert plan.unit is not None
+    check("plan", plan.method, plan.promise is not None and plan.noise_multiplier is not None, "a calibrated plan")
     pool, population = len(next(iter(stats.values()))), plan.unit.size
     if pool < population:
         what, expected = "there are fewer simulated units than the plan's population", f"at least {population:,}"

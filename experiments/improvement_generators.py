@@ -34,7 +34,6 @@ from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
 from tacit_worlds import clinic
 
 LARGEST_REWARD = 6.0
@@ -63,9 +62,6 @@ class EnsemblePlan(PrivatePlan):
     penalty: float = 1.0
     """of the largest distance between a member's prediction and the mean, in ranges of a column or a reward."""
     noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The gradients."""

@@ -78,9 +78,6 @@ class TabularPlan(PrivatePlan):
     bonus: float = 1.0
     """how much of the bound on errors is taken from the rewards."""
     noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The sum."""

@@ -45,7 +45,7 @@ from tacit.privacy.mechanisms.device_sums import FederatedSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Device, Devices, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.units import Unit
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit_worlds.city import Preset, city
 
 Engine = Literal["clear", "secure"]
@@ -68,15 +68,12 @@ def method(people: int, engine: Engine) -> mobility.OneShotPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(PrivatePlan):
     """The method's sums at another noise: none."""
 
     method: ClassVar[str] = "engine"
     source: ClassVar[str] = "experiments/mobility_engine.py"
     of: mobility.OneShotPlan
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[FederatedSum, ...]:
@@ -170,7 +167,6 @@ def row(engine: Engine, people: int, seed: int) -> dict[str, float]:
     """One city on one engine, beside devices in one process."""
     days = city(people, days=DAYS, seed=seed, preset=PRESET).days
     of = method(people, engine)
-    assert of.unit is not None
     plan = plans.account(Plan(of=of, noise_multiplier=0.0), unit=of.unit, delta=DELTA)
     with tempfile.TemporaryDirectory() as folder:
         disk = Disk(Path(folder), plan)

@@ -70,9 +70,6 @@ class Arms(plans.PrivatePlan):
     source: ClassVar[str] = "this experiment"
     fold: Fold | None
     noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """One noisy sum over the fold, of vectors of norm a half."""
@@ -183,7 +180,6 @@ def interval(
     """What the plan would print of these people's rows, noise from its law."""
     (part,) = plan.sums()
     vector = scores.ScoreVector(PROBLEM, policy, None, spec, plan.clip or 1.0)
-    assert plan.unit is not None
     assert part.noise_multiplier is not None
     total = vector(rows, None).sum(axis=0)
     noisy = total + part.noise_multiplier * generator.standard_normal(len(total))
@@ -220,9 +216,6 @@ def by_law(people: int, contexts: int, epsilon: float, sets: int) -> dict[str, A
 
 def may_print(plan: ope.ImportanceSampling, learner: Arms, policy: ope.Tabular) -> bool:
     """Whether an interval would be printed, by a ledger in which the learner's plan was run."""
-    assert plan.unit is not None
-    assert learner.epsilon is not None
-    assert learner.delta is not None
     with (
         tempfile.TemporaryDirectory(dir=_memory()) as folder,
         Ledger(Path(folder) / "l", plan.unit, epsilon=1e3, delta=0.5 / plan.unit.size) as ledger,
@@ -269,7 +262,6 @@ def through_a_vault(
 ) -> ope.Evaluation:
     """One data set: the policy is released, then evaluated; `fit` decides who judges."""
     people, ids = len(columns["actions"]), np.arange(len(columns["actions"]))
-    assert plan.epsilon is not None
     unit, budget = unit_of(people), plan.epsilon * (2 if learner.fold is None else 1)
     data = Trajectories.from_arrays(**columns, unit_ids=ids, episode_ids=ids, spec=spec_of(contexts), simulated=True)
     with (

@@ -154,9 +154,9 @@ def configuration(key: str, quick: bool = False) -> Json:
 def described(name: str, epsilon: float, quick: bool) -> Json:
     """A plan before its calibration, and the guarantee that it is calibrated to."""
     here = domain(name, quick)
-    raw = replace(planned(here, math.inf, quick), clip_norm=1.0, noise_multiplier=None, epsilon=None)
+    raw = replace(planned(here, math.inf, quick), clip_norm=1.0, noise_multiplier=None)
     return {
-        "plan": describe(replace(raw, unit=None, delta=None)),
+        "plan": describe(replace(raw, promise=None)),
         "guarantee": fits.guarantee(unit(here), describe(epsilon), here.delta),
     }
 

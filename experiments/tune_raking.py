@@ -122,7 +122,7 @@ def pool(layout: str, epsilon: float, quick: bool) -> Columns:
     if not path.exists():
         plan = plan_of(layout, "plane", epsilon, quick)
         assert plan.noise_multiplier is not None
-        bare = replace(plan, raking=None, unit=None, epsilon=None, delta=None, noise_multiplier=None)
+        bare = replace(plan, raking=None, promise=None, noise_multiplier=None)
         start = tune.start(layout, bare, True, SEED)
         model = tune.fine_tune(start, bare, tune.private_rows(layout), plan.noise_multiplier, seed=SEED)
         drawn = sample(model, pool_rows(quick), plan.sampler, torch.Generator().manual_seed(SEED))

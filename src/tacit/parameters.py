@@ -23,11 +23,6 @@ from typing import Annotated, Any, Literal, TypeVar
 T = TypeVar("T")
 Option = Annotated[T, "an option of the command line"]
 """Of a field that a command line offers."""
-PROMISE = {
-    "unit": "what is protected; None until the plan is calibrated.",
-    "epsilon": "of the promise; None until the plan is calibrated.",
-}
-"""Fields that every plan has beside its delta, whose doc line says the same of all three."""
 EARLIER: Mapping[str, str] = MappingProxyType(
     {
         "sampling_rate": "rate",
@@ -212,7 +207,7 @@ def _parameter(field: ast.stmt, after: ast.stmt | None, module: str, source: str
     option = isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Option"
     if isinstance(annotation, ast.Subscript) and option:
         annotation = annotation.slice
-    name, doc = ast.unparse(field.target), PROMISE.get(ast.unparse(field.target), "")
+    name, doc = ast.unparse(field.target), ""
     if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
         doc = " ".join(str(after.value.value).split())
     default = None if field.value is None else ast.unparse(field.value)

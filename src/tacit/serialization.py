@@ -19,6 +19,9 @@ T = TypeVar("T")
 LATER = {"later": True}
 """Metadata of a field that came with a later version: while it is None, it is left out of the JSON."""
 
+INLINE = {"inline": True}
+"""Metadata of a field that is a dataclass or None, whose own fields stand among those of its owner, all or none."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Kinds:
@@ -50,8 +53,14 @@ class Json:
 def to_json(value: Any) -> Any:
     """Plain JSON values: dataclasses and mappings are objects, tuples and arrays lists, infinities "inf" and "-inf"."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return {field.name: to_json(item) for field, item in pairs if item is not None or field.metadata != LATER}
+        entries: dict[str, Any] = {}
+        for field in dataclasses.fields(value):
+            item = getattr(value, field.name)
+            if field.metadata == INLINE:
+                entries |= {name: to_json(getattr(item, name, None)) for name in _inline(type(value), field.name)}
+            elif item is not None or field.metadata != LATER:
+                entries[field.name] = to_json(item)
+        return entries
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
@@ -85,7 +94,7 @@ def holds_ones_own(cls: type, values: Mapping[str, Any]) -> bool:
     Such a piece stands where the type is a protocol, which says what a class can do and not what it is made of.
     """
     hints, fields = _fields(cls)
-    entries, own = current(values, fields), False
+    entries, own = _gathered(cls, current(values, fields)), False
     needed = {name for name, field in fields.items() if field.metadata != LATER}
     if entries.keys() - fields.keys() or needed - entries.keys():
         return False
@@ -119,7 +128,7 @@ def read(hint: Any, value: Any) -> Any:
 
 def _object(cls: Any, values: Any) -> Any:
     hints, fields = _fields(cls)
-    entries = current(values, fields)
+    entries = _gathered(cls, current(values, fields))
     needed = {name for name, field in fields.items() if field.metadata != LATER}
     if entries.keys() - fields.keys() or needed - entries.keys():
         raise TypeError("unknown or missing fields")
@@ -129,6 +138,23 @@ def _object(cls: Any, values: Any) -> Any:
     if any(getattr(instance, name) != value for name, value in fixed.items()):
         raise ValueError("a fixed field differs")
     return instance
+
+
+def _gathered(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a dataclass, those of its inline fields taken together."""
+    entries = dict(values)
+    for field in dataclasses.fields(cls):
+        if field.metadata == INLINE:
+            inner = {name: entries.pop(name) for name in _inline(cls, field.name)}
+            entries[field.name] = None if all(item is None for item in inner.values()) else inner
+    return entries
+
+
+@functools.cache
+def _inline(cls: type, name: str) -> tuple[str, ...]:
+    """The names of the fields of an inline field."""
+    kind = next(kind for kind in get_args(_fields(cls)[0][name]) if kind is not NoneType)
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 @functools.cache

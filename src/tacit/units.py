@@ -1,4 +1,4 @@
-"""What one protected thing is."""
+"""What one protected thing is, and what is promised to it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Literal, get_args
 
 from tacit.errors import PlanError
 from tacit.plain_text import plain
+from tacit.validation import check
 
 Relation = Literal["add_or_remove", "replace_one"]
 UnitKey = Literal["exact", "folded"]
 """What ids are that differ by case or form alone: different units, or one. Without a word they are refused."""
 
 LONGEST_NAME, LARGEST_POPULATION = 200, 10**12
+MOST_UNITS = 2 * 10**8
+"""Of which statement 1 of `proofs/floating_point.md` holds."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Unit:
     """
 
     name: str
-    relation: Relation | None = None
-    population: int | None = None
+    relation: Relation
+    population: int
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -60,8 +63,7 @@ class Unit:
 
     @property
     def size(self) -> int:
-        """The public population (`population`, known to be set)."""
-        assert self.population is not None
+        """The public population."""
         return self.population
 
     def words(self) -> str:
@@ -69,3 +71,38 @@ class Unit:
         if self.relation == "add_or_remove":
             return f"whether any one {self.name}, with all of its records, is in the data or not"
         return f"which records any one {self.name} contributed (its number of records included)"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """(epsilon, delta)-differential privacy to every unit.
+
+    Args:
+        unit: whom it is made to.
+        epsilon: 0 or more; infinite where nothing is promised, for want of noise.
+        delta: between 0 and 1 / population.
+
+    Raises:
+        PlanError: a number is out of range.
+    """
+
+    unit: Unit
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check("epsilon", self.epsilon, self.epsilon >= 0, "a number >= 0")
+        check_delta(self.delta, self.unit)
+
+
+def check_delta(delta: float, unit: Unit) -> None:
+    """Raise a PlanError unless 0 < delta < 1 / population, and the population is one whose sums are proved."""
+    check("delta", delta, 0 < delta < 1, "a number in (0, 1)")
+    if unit.size > MOST_UNITS:
+        expected = f"at most {MOST_UNITS:,}: of more units a float64 sum is not proved to move by one clip at most"
+        remedy = "declare those who could be in these records, or split them into several data sets"
+        raise PlanError(f"the public population is {unit.size:,}", where="plan", expected=expected, remedy=remedy)
+    if delta >= 1 / unit.size:
+        what = f"delta {delta:.3g} is not below 1 / population = {1 / unit.size:.3g}"
+        expected, remedy = f"delta < {1 / unit.size:.3g}, better a tenth of it", f"choose delta={0.1 / unit.size:.1g}"
+        raise PlanError(what, where="plan", expected=expected, remedy=remedy)

@@ -26,7 +26,7 @@ from tacit.privacy.noise import secret
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault import records
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 
 FEW = Effort(fused=100, single=8, crowded=1)
 WHOLE = ("raking", "mst", "privsyn", "dr", "improvement", "one-shot", "pategail")
@@ -170,11 +170,10 @@ def test_the_power_is_the_largest_factor_that_is_refuted() -> None:
 def test_a_case_says_how_a_part_is_weakened() -> None:
     unit = Unit("person", "add_or_remove", 100)
     plan = CASES["dr"]().plan(8.0, 1e-5, 10)
-    weak = mechanisms.with_noise(dataclasses.replace(plan, unit=unit), 0.5)
+    weak = mechanisms.with_noise(dataclasses.replace(plan, promise=Promise(unit, 8.0, 1e-5)), 0.5)
     assert [b.noise_multiplier / a.noise_multiplier for a, b in zip(plan.queries, weak.queries, strict=True)] == (
         pytest.approx([0.5] * len(plan.queries))
     )
-    assert weak.epsilon is not None
     assert weak.epsilon > 16.0
     (choice,) = mechanisms.with_noise(CASES["choice"]().plan(8.0, 1e-5, 1), 0.5).queries
     assert choice.mechanism.epsilon == 16.0

@@ -31,7 +31,7 @@ def run(*words: str) -> int:
 
 
 def test_a_dry_run_prints_the_promise_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("train", "CartPole-v1", "--out", str(tmp_path / "run"), "--dry-run", "--tensorboard", "--resume") == 0
+    assert run("train", "CartPole-v1", "--out", str(tmp_path / "run"), "--dry-run") == 0
     out = capsys.readouterr().out
     assert "promises (1, 1e-05)-differential privacy to every person." in out
     assert "200 noisy sum(s) over about 8 person(s) met for each, everyone in at most 1" in out

@@ -25,7 +25,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.study.folder import RunFolder
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 
 PRIVATE_ID, PRIVATE_VALUE = "CANARY-7f3a", 2.71875
 """A unit id and a reward that no message may ever hold."""
@@ -267,11 +267,11 @@ def full_disk_at_ingest(folder: Path) -> None:
 
 
 def no_relation(folder: Path) -> None:
-    Unit("person", population=100)
+    Unit("person", None, 100)
 
 
 def no_population(folder: Path) -> None:
-    Unit("person", "add_or_remove")
+    Unit("person", "add_or_remove", None)
 
 
 def population_below_the_records(folder: Path) -> None:
@@ -308,7 +308,7 @@ def no_budget(folder: Path) -> None:
 
 
 def plan_not_calibrated(folder: Path) -> None:
-    vault(folder).reserve(TransitionsPlan(unit=UNIT))
+    vault(folder).reserve(TransitionsPlan())
 
 
 def edited_plan(folder: Path) -> None:
@@ -321,7 +321,9 @@ def edited_plan_file(folder: Path) -> None:
 
 
 def plan_for_another_unit(folder: Path) -> None:
-    vault(folder).reserve(dataclasses.replace(small_plan(), unit=Unit("visit", "add_or_remove", 100)))
+    vault(folder).reserve(
+        dataclasses.replace(small_plan(), promise=Promise(Unit("visit", "add_or_remove", 100), 1.0, DELTA))
+    )
 
 
 def ledger_of_another_relation(folder: Path) -> None:

@@ -19,7 +19,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.plan import account, calibrate
+from tacit.privacy.vault.plan import PrivatePlan, account, calibrate
 
 AREA = "federated"
 PEOPLE, STEPS = 20, 3
@@ -47,16 +47,13 @@ class Remembering:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneSum:
+class OneSum(PrivatePlan):
     """A plan with one sum."""
 
     method: ClassVar[str] = "golden run"
     source: ClassVar[str] = "this test"
     part: Any
     noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[Any, ...]:
         return (replace(self.part, noise_multiplier=self.noise_multiplier),)

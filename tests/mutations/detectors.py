@@ -244,7 +244,6 @@ def replaced_record(folder: Path) -> None:
     """What is certified for one of 1,000 places drawn 1,000 times is above what a replaced record reaches (3.2)."""
     part = FixedSizeSum(name="sum", steps=1_000, batch_size=1, population=1_000, clip_norm=1.0, noise_multiplier=1.0)
     plan = plans.account(GivenParts((part,)), unit=unit_of(1_000, "replace_one"), delta=1e-5)
-    assert plan.epsilon is not None
     assert plan.epsilon > 3.2, f"certified {plan.epsilon:.3g}, which a replaced record exceeds"
 
 

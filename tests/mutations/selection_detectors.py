@@ -41,7 +41,6 @@ def price_of_the_best(folder: Path) -> None:
     """The promise holds against anyone who asks whether the best of the runs is large."""
     vault = open_vault(folder, [[0.0]], unit=unit_of(1_000))
     plan = best_of(vault, SumPlan(steps=1, noise_multiplier=2.0), stop=STOP)
-    assert plan.epsilon is not None
     bound = np.linspace(-3, 8, 400)
     tail, moved = (1 - generating(ndtr(bound - shift)) for shift in (0.0, 0.5))
     delta = float(np.max(moved - math.exp(plan.epsilon) * tail))

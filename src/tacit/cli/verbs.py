@@ -177,8 +177,7 @@ def train(command: Any) -> None:
     """Carry `tacit.train` out, or say what it would promise."""
     ask: Callable[..., Request[Any]] = inspect.unwrap(training.train)
     words = {name: getattr(command, name) for name in ("environment", *_own(training.train))} | command.settings
-    never = {"resume": False, "tensorboard": False}  # without the folder that they concern
-    words |= never if command.dry_run else {"out": command.out, "track": command.track}
+    words |= {} if command.dry_run else {"out": command.out, "track": command.track}
     with console.aside(command.json):
         request = ask(narrator=console.Console(), **words)
         console.say(str(request))

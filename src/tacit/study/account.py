@@ -354,9 +354,6 @@ def thrown_away(plan: Plan, *, epsilon: float | None = None) -> Iterator[Ledger]
 
 def promised(plan: Plan) -> tuple[Unit, float, float]:
     """Unit, epsilon and delta of a calibrated plan."""
-    assert plan.unit is not None
-    assert plan.epsilon is not None
-    assert plan.delta is not None
     return plan.unit, plan.epsilon, plan.delta
 
 

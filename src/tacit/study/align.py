@@ -371,7 +371,6 @@ def _noise_alone(value: Steered) -> np.ndarray:
     plan = value.plan
     deviation = plan.step * plan.clip_norm * (plan.noise_multiplier or 0.0)
     if isinstance(plan, PreferencePlan):
-        assert plan.unit is not None
         deviation *= math.sqrt(plan.rounds) / (plan.sampling_rate * plan.unit.size)
     else:
         deviation /= plan.people

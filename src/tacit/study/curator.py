@@ -44,7 +44,7 @@ class Curator:
             PlanError: the population is missing or below 2.
         """
         made = None if self.source.movement is None else self.source.movement.people
-        return Unit(self.source.unit, self.relation, self.population or made)
+        return Unit(self.source.unit, self.relation, self.population or made or 0)
 
     @property
     def settings(self) -> Mapping[str, Any]:

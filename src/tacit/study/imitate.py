@@ -341,7 +341,6 @@ def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
 
     if isinstance(plan, mobility.OneShotPlan) and not plan.shares.starts:
         return ()
-    assert plan.unit is not None
     if isinstance(plan, mobility.OneShotPlan | pategail.PateGailPlan):
         noise = plan.noise_of(STARTS)
     else:

@@ -134,7 +134,9 @@ def learn(
     Raises:
         TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the learning begins.
     """
-    given = words.said(locals())
+    given = {
+        name: value for name, value in {**locals(), **settings}.items() if value is not None and value is not False
+    }
     from tacit.methods.experts import Consensus, claimed, published
     from tacit.methods.experts.learned import level
     from tacit.study import simulators
@@ -343,7 +345,6 @@ def _require_enough(plan: Plan, episodes: int | None, where: str, policies: int 
     from tacit.methods.experts import Consensus
     from tacit.study.experts import EPISODES
 
-    assert plan.unit is not None
     if policies is not None and policies > plan.unit.size:
         what, expected = f"there are {policies:,} policies in a population of {plan.unit.size:,}", "as many at least"
         remedy = f"declare how many experts there could be, present or not: a --population of at least {policies:,}"

@@ -144,14 +144,10 @@ class Study:
         account = self.curator.account(words, 1.0, self.curator.delta(None))
         if account.inside:  # nobody is behind the records, and what a run spends is its own
             return None
-        if account.inside:  # of simulated experts, whose ledgers lie with the runs
-            return None
         account.require_only()
         return Ledger.read(account.path) if account.path.exists() else None
 
     def __str__(self) -> str:
-        if self.curator.population is None:
-            return f"Study of {self.curator.source.name}: how many units there could be is not declared."
         unit, view = self.curator.unit, self.ledger
         whom = f"Study of {self.curator.source.name}: every {unit.name} of {unit.size:,} ({unit.relation})"
         if view is None:

@@ -130,7 +130,8 @@ def train(
     Raises:
         TacitError: a word is wrong; nothing is spent before people are met.
     """
-    given = words.said(locals())
+    given = {name: value for name, value in locals().items() if name != "settings"} | settings
+    given = {name: value for name, value in given.items() if value is not None and value is not False}
     given = {name: value for name, value in given.items() if (name, value) not in _LEFT}
     from tacit.methods.policy_gradient import Votes
     from tacit.study.folder import SIMULATED, RunFolder, require_free

@@ -37,14 +37,6 @@ def meaningless(where: str, option: str, expected: str) -> PlanError:
     return PlanError(f"{name} has no meaning here", where=where, expected=expected, remedy=f"leave {name} out")
 
 
-def said(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a verb's arguments that say something, its settings among them."""
-    every = {**arguments, **arguments["settings"]}
-    return {
-        name: value for name, value in every.items() if name != "settings" and value is not None and value is not False
-    }
-
-
 def of_others(task: methods.Task, method: str, own: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Words that other methods of a task have, with what they would need.
 

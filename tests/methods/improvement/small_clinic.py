@@ -15,7 +15,7 @@ from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 
 SPEC = PublicSpec(Box((-1.0,), (2.0,)), Discrete(2), Box((-4.0,), (2.0,)), "declared", propensities=True)
 PROBLEM = Problem(gamma=1.0, horizon=3, episodes_per_unit=2, return_range=(-9.0, 5.0))
@@ -90,8 +90,9 @@ def padded(listed: list[list[Step]]) -> dict[str, np.ndarray]:
     return rows
 
 
-def plan_of(**settings: object) -> ImprovementPlan:
-    return ImprovementPlan.of(SPEC, **{"problem": PROBLEM, "memory": MEMORY, **settings})
+def plan_of(unit: Unit | None = None, **settings: object) -> ImprovementPlan:
+    promise = None if unit is None else Promise(unit, 1.0, 0.1 / unit.size)
+    return ImprovementPlan.of(SPEC, **{"problem": PROBLEM, "memory": MEMORY, "promise": promise, **settings})
 
 
 def people(units: int, seed: int) -> Trajectories:

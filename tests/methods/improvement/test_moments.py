@@ -9,7 +9,7 @@ from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.methods.improvement import moments as module
 from tacit.methods.improvement.moments import Joint, LoggedVisits, Look, Scales, grouped, phi, psi
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 
 LISTED, CHANCES = courses()
 SCALES = Scales(np.array([0.4]), np.array([0.5]), 2.5, -0.5, 1.6, 30.0)
@@ -79,7 +79,7 @@ def test_sums_are_read_back():
 def test_where_nothing_follows_a_decision_no_changes_are_asked_for(horizon, gamma):
     problem = Problem(gamma=gamma, horizon=horizon, return_range=(-4.0, 2.0))
     unit = Unit("patient", "add_or_remove", len(LISTED))
-    plan = ImprovementPlan.of(SPEC, problem, noise_multiplier=1e-9, unit=unit, clip=10.0)
+    plan = ImprovementPlan.of(SPEC, problem, noise_multiplier=1e-9, promise=Promise(unit, 1.0, 1e-4), clip=10.0)
     joint = Joint(plan, SPEC)
     rows = {name: column[:, :horizon] for name, column in padded(LISTED).items()}
     vectors = joint(rows, STATE)

@@ -9,7 +9,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.improvement import ImprovementPlan, Problem
 from tacit.methods.improvement.moments import Moments, Scales, phi, psi
 from tacit.methods.improvement.planning import Model, Standard, advise, clone, points, regressed
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 
 PLANE = PublicSpec(Box((-9.0,) * 3, (9.0,) * 3), Discrete(2), Box((-1.0,), (1.0,)), "declared", propensities=True)
 WIDE = Standard(0.0, -np.inf, np.inf)
@@ -19,7 +19,7 @@ UNIT = Unit("patient", "add_or_remove", 40_000)
 def plan(problem=None, **settings):
     problem = problem or Problem(gamma=1.0, horizon=4, return_range=(-4.0, 4.0))
     fields = {"memory": Memory((1.0,) * 3), "columns": (0, 2), "value_columns": (2,), "noise_multiplier": 1e-6}
-    return ImprovementPlan.of(PLANE, problem, **{**fields, "unit": UNIT, **settings})
+    return ImprovementPlan.of(PLANE, problem, **{**fields, "promise": Promise(UNIT, 1.0, 0.1 / UNIT.size), **settings})
 
 
 def moments(y, actions, rewards, change=None):

@@ -21,6 +21,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.invented import invented_rows
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import city
@@ -85,14 +86,11 @@ def test_decoys_have_homes_of_norm_at_most_one():
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneSum:
+class OneSum(PrivatePlan):
     """The starts alone."""
 
     method: ClassVar[str] = "test"
     source: ClassVar[str] = "this test"
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
     noise_multiplier: float | None = None
 
     def parts(self):

@@ -30,7 +30,6 @@ def met(folder: Path, plan: UcbVi, replicates: int = 2, river: Timed | None = No
     """A vault of swimmers."""
     domain = river or Timed(RIVER, 6, 20)
     people = SimulatedUsers(domain, domain.spec(river_swim.spec()), horizon=20, replicates=replicates, seed=4)
-    assert plan.unit is not None
     (folder / "ledgers").mkdir()
     (folder / "away").mkdir()
     with contextlib.ExitStack() as opened:

@@ -18,7 +18,7 @@ from tacit.methods import selection, synthesis
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 
 SPEC = PublicSpec(
     observation=Box((-1.0,), (1.0,)), action=Box((-1.0,), (1.0,)), reward=Box((-1.0,), (1.0,)), source="declared"
@@ -138,4 +138,4 @@ def test_what_is_no_plan_is_refused() -> None:
 def test_a_candidate_for_another_unit_is_refused() -> None:
     other = Unit("person", "add_or_remove", 4_000)
     with pytest.raises(PlanError, match="unit"):
-        dataclasses.replace(CALIBRATED(), unit=other)
+        dataclasses.replace(CALIBRATED(), promise=Promise(other, 1.0, DELTA))

@@ -11,7 +11,7 @@ import pytest
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.plan import Curiosity, Pretraining, Sampler, TransitionsPlan, scheduled
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 
 
 def test_schedule_literals() -> None:
@@ -37,7 +37,6 @@ def test_plan_uses_its_schedule() -> None:
         ({"clip_norm": 0.0}, "clip_norm"),
         ({"clip_norm": float("nan")}, "clip_norm"),
         ({"noise_multiplier": -1.0}, "noise_multiplier"),
-        ({"epsilon": 0.0}, "epsilon"),
         ({"rows_per_unit": 0}, "rows_per_unit"),
         ({"noise_multiplicity": 0}, "noise_multiplicity"),
         ({"width": 0}, "width"),
@@ -58,9 +57,9 @@ def test_invalid_plans_are_refused(change: dict[str, Any], message: str) -> None
 
 def test_delta_must_be_below_one_over_the_population() -> None:
     unit = Unit("transition", "add_or_remove", 1_000_000)
-    assert TransitionsPlan(unit=unit, delta=9e-7).delta == 9e-7
+    assert TransitionsPlan(promise=Promise(unit, 1.0, 9e-7)).delta == 9e-7
     with pytest.raises(PlanError, match="1 / population"):
-        TransitionsPlan(unit=unit, delta=1e-6)
+        TransitionsPlan(promise=Promise(unit, 1.0, 1e-6))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit.units import Unit
 
 PEOPLE = 12
@@ -51,15 +52,12 @@ class Coupled(Remembering):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnePlan:
+class OnePlan(PrivatePlan):
     """One sum in the plan, of any kind."""
 
     method: ClassVar[str] = "test"
     source: ClassVar[str] = "this test"
     part: FederatedSum
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[FederatedSum, ...]:

@@ -17,6 +17,7 @@ from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.selection import Selected
 from tacit.privacy.vault.vault import Vault
 
@@ -24,7 +25,7 @@ DELTA = 1e-4
 
 
 @dataclass(frozen=True)
-class Best:
+class Best(PrivatePlan):
     """The best of some sums; `number` tells equal plans apart."""
 
     method: ClassVar[str] = "the best of some sums"
@@ -34,9 +35,6 @@ class Best:
     stop: int = 50
     law: Law = "logarithmic"
     number: int = 0
-    unit: Any = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[Part, ...]:
         return (Selection(name="best", candidates=self.candidates, judge=self.judge, stop=self.stop, law=self.law),)

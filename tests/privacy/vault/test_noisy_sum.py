@@ -21,7 +21,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.plan import plan_id
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 
 ragged = st.lists(st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=4), min_size=2, max_size=6)
 quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -157,7 +157,7 @@ def test_another_unit_or_an_edited_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="edited after calibration"):
         vault.reserve(replaced(plan, noise_multiplier=0.5))
     with pytest.raises(PlanError, match="not calibrated"):
-        vault.reserve(SumPlan(unit=vault.unit, noise_multiplier=1.0))
+        vault.reserve(SumPlan(noise_multiplier=1.0))
 
 
 def test_a_plan_over_budget_is_refused_and_costs_nothing(tmp_path: Path) -> None:
@@ -269,13 +269,13 @@ def test_a_failure_behind_the_door_shows_nothing_and_keeps_the_step_claimed(tmp_
 
 def test_missing_relation_or_population_is_refused() -> None:
     with pytest.raises(PlanError, match="relation"):
-        Unit("patient", population=10)
+        Unit("patient", None, 10)
     with pytest.raises(PlanError, match="population"):
-        Unit("patient", "add_or_remove")
+        Unit("patient", "add_or_remove", None)
 
 
 def priced_for(plan: SumPlan, unit: Unit) -> SumPlan:
-    return replaced(plan, unit=unit)
+    return replaced(plan, promise=Promise(unit, 1.0, 1e-5))
 
 
 def replaced(plan: SumPlan, **changes: Any) -> SumPlan:

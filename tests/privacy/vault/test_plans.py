@@ -11,7 +11,7 @@ from vault_cases import SumPlan, open_vault
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.vault import plan as plans
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 
 UNIT = Unit("person", "add_or_remove", 1_000)
 
@@ -50,7 +50,7 @@ def test_an_epsilon_that_no_certificate_could_state_is_refused_before_anything_i
     assert accounting.profile(plans.event(fits), "add_or_remove")
     with pytest.raises(PlanError, match="epsilon is too large for a certificate, which also states it at deltas down"):
         plans.calibrate(SumPlan(steps=1), unit=UNIT, epsilon=470.0, delta=1e-6)
-    large = dataclasses.replace(fits, epsilon=485.0, noise_multiplier=0.0375)
+    large = dataclasses.replace(fits, promise=Promise(UNIT, 485.0, 1e-6), noise_multiplier=0.0375)
     with pytest.raises(PlanError, match="choose a smaller epsilon"):
         plans.bound(large)
 

@@ -31,8 +31,8 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import isolation
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Label
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.user_vault import UserVault
-from tacit.units import Unit
 
 LABEL = Label(covered=("the sums",), not_covered=(), not_protected=())
 SECRET = 7.125
@@ -125,16 +125,13 @@ def test_of_two_threads_one_releases_the_meeting(tmp_path: Path, monkeypatch: py
 
 
 @dataclass(frozen=True)
-class Shifty:
+class Shifty(PrivatePlan):
     """A plan whose part depends on something that is no field of it."""
 
     method: ClassVar[str] = "shifty"
     source: ClassVar[str] = "tests"
     participations: ClassVar[int] = 1
     noise_multiplier: float | None = 1.0
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[Part, ...]:
         return (user_sum(noise_multiplier=self.noise_multiplier, participations=self.participations),)

@@ -18,6 +18,7 @@ from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import Once, PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 
@@ -31,7 +32,7 @@ SPEC = PublicSpec(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SumPlan:
+class SumPlan(PrivatePlan):
     """T noisy sums named "sum", and possibly single releases."""
 
     method: ClassVar[str] = "a noisy sum"
@@ -42,9 +43,6 @@ class SumPlan:
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
     once: tuple[Once, ...] = ()
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[Part, ...]:
         return (
@@ -61,15 +59,12 @@ class SumPlan:
 
 
 @dataclass(frozen=True)
-class GivenParts:
+class GivenParts(PrivatePlan):
     """A plan of given parts."""
 
     method: ClassVar[str] = "given parts"
     source: ClassVar[str] = "tests"
     given: tuple[Part, ...]
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[Part, ...]:
         return self.given

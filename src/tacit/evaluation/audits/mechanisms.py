@@ -20,7 +20,6 @@ from tacit.privacy.mechanisms.marginals import Marginals
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
-from tacit.units import Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +29,6 @@ class Mechanisms(plans.PrivatePlan):
     method: ClassVar[str] = "an audit of mechanisms"
     source: ClassVar[str] = "tacit"
     queries: tuple[Any, ...]
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def parts(self) -> tuple[Part, ...]:
         """As given."""
@@ -42,7 +38,7 @@ class Mechanisms(plans.PrivatePlan):
 def of_plan(plan: Any, change: Callable[[Any], Any] | None = None) -> Mechanisms:
     """The mechanisms of a method's calibrated plan, under its own promise."""
     parts = plan.parts() if change is None else tuple(change(part) for part in plan.parts())
-    return Mechanisms(queries=parts, unit=plan.unit, epsilon=plan.epsilon, delta=plan.delta)
+    return Mechanisms(queries=parts, promise=plan.promise)
 
 
 def fitted(part: Any, canaries: int) -> Any:
@@ -57,8 +53,6 @@ def fitted(part: Any, canaries: int) -> Any:
 def with_noise(plan: Mechanisms, factor: float) -> Mechanisms:
     """The plan with so many times the noise in every part, at what that costs."""
     # Parts that are known by their epsilon alone get one divided by the factor.
-    assert plan.unit is not None
-    assert plan.delta is not None
     parts = tuple(_with_noise(part, factor) for part in plan.queries)
     return dataclasses.replace(plan, queries=parts).account(unit=plan.unit, delta=plan.delta)
 

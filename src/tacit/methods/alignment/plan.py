@@ -81,10 +81,6 @@ class AlignmentPlan(plans.PrivatePlan):
     """sigma of the whole plan; None until calibrated."""
     correlation: Correlation = "toeplitz"
     """of the noise of successive rounds."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         whole(
@@ -103,7 +99,6 @@ class AlignmentPlan(plans.PrivatePlan):
         rated = self.sampling_rate is None or 0 < self.sampling_rate <= 1
         check("sampling_rate", self.sampling_rate, rated, "None, or a probability in (0, 1]")
         self.parts()
-        plans.check_promise(self.unit, self.epsilon, self.delta)
 
     @classmethod
     def of(cls, writer: Writer, reward: Reward | None, **options: Any) -> Self:
@@ -196,7 +191,7 @@ class AlignmentPlan(plans.PrivatePlan):
 
     def label(self) -> Label:
         """The certificate's words."""
-        name = "person" if self.unit is None else self.unit.name
+        name = "person" if self.promise is None else self.unit.name
         values = (
             "a public reward model, by its SHA-256"
             if self.feedback == "model"

@@ -35,7 +35,7 @@ from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit, UnitKey
+from tacit.units import UnitKey
 from tacit.validation import positive, whole
 
 PART = "preferences"
@@ -75,16 +75,11 @@ class PreferencePlan(plans.PrivatePlan):
     """public words before every prompt."""
     noise_multiplier: float | None = None
     """sigma; None until calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         whole(rounds=self.rounds, pairs=self.pairs, prompt_tokens=self.prompt_tokens, tokens=self.tokens)
         positive(beta=self.beta, clip_norm=self.clip_norm, step=self.step)
         self.parts()
-        plans.check_promise(self.unit, self.epsilon, self.delta)
 
     @classmethod
     def of(cls, writer: Writer, **options: Any) -> Self:
@@ -117,7 +112,7 @@ class PreferencePlan(plans.PrivatePlan):
 
     def label(self) -> Label:
         """The certificate's words."""
-        name = "person" if self.unit is None else self.unit.name
+        name = "person" if self.promise is None else self.unit.name
         return Label(
             covered=(
                 f"the parameters of the adapter after all {self.rounds:,} round(s), and all that is computed from them",

@@ -28,7 +28,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 from tacit.privacy.vault import plan as plans
 from tacit.serialization import Kinds
-from tacit.units import Unit
+from tacit.units import Promise, Unit, check_delta
 from tacit.validation import check
 
 CONSENSUS, TRAINING = "consensus", "training"
@@ -104,10 +104,6 @@ class Consensus(plans.PrivatePlan):
     """delta of one prefix; filled in by `calibrate`."""
     noise_multiplier: float | None = None
     """sigma of a noisy step; filled in by `calibrate`."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")
@@ -164,7 +160,7 @@ class Consensus(plans.PrivatePlan):
         Raises:
             PlanError: the plan is not calibrated, or the threshold of the prefixes is out of reach.
         """
-        if self.unit is None or (self.asks and (self.trajectory_epsilon is None or self.trajectory_delta is None)):
+        if self.promise is None or (self.asks and (self.trajectory_epsilon is None or self.trajectory_delta is None)):
             what, expected = "the plan is not calibrated", "a unit, and the price of one trajectory"
             remedy = "call plan.calibrate(unit=..., epsilon=..., delta=...)"
             raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
@@ -201,7 +197,7 @@ class Consensus(plans.PrivatePlan):
 
     def label(self) -> Label:
         """The certificate's words."""
-        name, clones = "expert" if self.unit is None else self.unit.name, self.clone is not None
+        name, clones = "expert" if self.promise is None else self.unit.name, self.clone is not None
         noisy = f"the noisy mean gradients of all {self.private_steps:,} noisy steps"
         played = "played in a public simulator by the clone" if clones else "copied from the log"
         drawn = f"{played} of one {name} drawn by chance"
@@ -226,7 +222,7 @@ class Consensus(plans.PrivatePlan):
             PlanError: the threshold is out of reach of the experts; epsilon or delta is out of range, or delta >= 1 /
                 population; the batch or `experts` is more than the population.
         """
-        plans.check_delta(delta, unit)
+        check_delta(delta, unit)
         check("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
         check(
             "expected_batch_size",
@@ -234,7 +230,8 @@ class Consensus(plans.PrivatePlan):
             self.expected_batch_size <= unit.size,
             f"at most the population, {unit.size:,}",
         )
-        plan = replace(self, unit=unit, noise_multiplier=None, trajectory_epsilon=None, trajectory_delta=None)
+        promise = Promise(unit, epsilon, delta)
+        plan = replace(self, promise=promise, noise_multiplier=None, trajectory_epsilon=None, trajectory_delta=None)
         if self.asks:
             assert self.experts is not None
             check("experts", self.experts, self.experts <= unit.size, f"at most the population, {unit.size:,}")
@@ -244,7 +241,6 @@ class Consensus(plans.PrivatePlan):
             plan = replace(plan, trajectory_epsilon=trajectory_epsilon, trajectory_delta=trajectory_delta)
         if plan.private_steps:
             return plans.calibrate(plan, unit=unit, epsilon=epsilon, delta=delta)
-        plan = replace(plan, epsilon=epsilon, delta=delta)
         plans.bound(plan)
         return plan
 
@@ -254,7 +250,7 @@ class Consensus(plans.PrivatePlan):
         Raises:
             PlanError: one of them is missing.
         """
-        return plans.account(replace(self, unit=unit), unit=unit, delta=delta)
+        return plans.account(self, unit=unit, delta=delta)
 
 
 def _each(trajectories: int, trajectory_delta: float, *, epsilon: float, delta: float, unit: Unit) -> float:
@@ -262,7 +258,6 @@ def _each(trajectories: int, trajectory_delta: float, *, epsilon: float, delta: 
     from scipy.optimize import brentq
 
     relation = unit.relation
-    assert relation is not None
 
     def excess(log_each: float) -> float:
         trajectory = EpsilonDeltaEvent(math.exp(log_each), trajectory_delta)

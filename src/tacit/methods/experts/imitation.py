@@ -39,7 +39,6 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
 from tacit.validation import check
 
 # Inputs of one size in every direction, from noisy second moments of what experts see.
@@ -156,10 +155,6 @@ class ReturnWeighted(plans.PrivatePlan):
     """of the first parameters."""
     noise_multiplier: float | None = None
     """sigma of the whole plan, seen as one Gaussian; None until calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")

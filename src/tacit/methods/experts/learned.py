@@ -31,7 +31,7 @@ SUMS = "what is read of its rows enters each noisy sum as one bounded contributi
 
 def label(plan: Plan, covered: str, *, counts: str = SUMS, public: tuple[str, ...] = ()) -> Label:
     """The label of a release that reads experts' own logs."""
-    name = "expert" if plan.unit is None else plan.unit.name
+    name = "expert" if plan.promise is None else plan.unit.name
     return Label(
         covered=(
             f"{covered}, and everything computed from it",

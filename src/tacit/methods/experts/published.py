@@ -315,11 +315,7 @@ def claimed(plan: Consensus) -> Claim:
     Raises:
         PlanError: it was not.
     """
-    ready = plan.unit is not None and plan.epsilon is not None and plan.delta is not None
-    check("plan", plan.epsilon, ready, "one that is priced or calibrated")
-    assert plan.unit is not None
-    assert plan.epsilon is not None
-    assert plan.delta is not None
+    check("plan", plan.promise, plan.promise is not None, "one that is priced or calibrated")
     release = plan.trajectories * (plan.trajectory_epsilon or 0.0) if plan.asks else 0.0
     if not plan.private_steps:
         return Claim(release, plan.epsilon, plan.delta)

@@ -37,7 +37,6 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import Kinds
-from tacit.units import Unit
 from tacit.validation import check
 
 Array = NDArray[Any]
@@ -77,10 +76,6 @@ class Votes(plans.PrivatePlan):
     """L, of how many of an expert's rows its clone is made at most, the first in order of time."""
     noise_multiplier: float | None = None
     """sigma; None until calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         head, actions = self.policy.head, self.clone.actions

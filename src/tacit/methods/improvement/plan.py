@@ -27,7 +27,6 @@ from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.origins import MOST_LEVEL
 from tacit.privacy.vault.plan import PrivatePlan
-from tacit.units import Unit
 from tacit.validation import check
 
 Imitation = Literal["none", "linear", "quadratic"]
@@ -82,10 +81,6 @@ class ImprovementPlan(PrivatePlan):
     """signal-to-noise ratio of the moments from which the advice differs from what the records' policy would do."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until calibrated."""
 
     def __post_init__(self) -> None:
         for name in ("columns", "value_columns"):
@@ -133,7 +128,7 @@ class ImprovementPlan(PrivatePlan):
         Raises:
             PlanError: the plan is not calibrated.
         """
-        if self.unit is None:
+        if self.promise is None:
             raise self._not_calibrated()
         return self.unit.size
 
@@ -181,7 +176,7 @@ class ImprovementPlan(PrivatePlan):
 
     def __str__(self) -> str:
         """The promise in plain words, and what can come of it."""
-        if self.unit is None or self.noise_multiplier is None:
+        if self.promise is None or self.noise_multiplier is None:
             return super().__str__()
         low, high = self.problem.return_range or (0.0, 0.0)
         width = f", {self.half_width * (high - low):.3g} of a return" if high > low else ""

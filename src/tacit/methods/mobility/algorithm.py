@@ -73,7 +73,6 @@ def replicates(plan: OneShotPlan, vault: Vault, *, grid: Grid, seed: int = 0) ->
 def works(plan: OneShotPlan, grid: Grid) -> dict[str, Contribution]:
     """What each person adds to each part of a calibrated plan: what `fit` sends to the devices."""
     assert plan.layout is not None
-    assert plan.unit is not None
     contributions: dict[str, Any] = {MOVES_PART: Moves(Vector(plan.layout, plan.weights)), JUMPS: JumpSums.sized(grid)}
     if plan.shares.starts:
         contributions[STARTS] = HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box)

@@ -181,17 +181,12 @@ class OneShotPlan(plans.PrivatePlan):
     """people add nothing: the control that shows what noise alone looks like."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise, set by `calibrate` or `account`."""
 
     def __post_init__(self) -> None:
         check("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")
         check("noise", self.noise, self.noise in get_args(WhoAdds), " or ".join(get_args(WhoAdds)))
         check("floor", self.floor, self.floor is None or self.noise == "shared", "None unless the noise is shared")
         check("weights.day", self.weights.day, self.weights.day > 0, "> 0: whole days are what matching learns from")
-        plans.check_promise(self.unit, self.epsilon, self.delta)
         self.parts()
 
     @classmethod
@@ -207,7 +202,7 @@ class OneShotPlan(plans.PrivatePlan):
         names = (MOVES_PART, STARTS, JUMPS) if self.shares.starts else (MOVES_PART, JUMPS)
         return tuple(
             sum_over_all(
-                self.floor or 1 if self.unit is None else self.unit.size,
+                self.floor or 1 if self.promise is None else self.unit.size,
                 name=name,
                 clip_norm=_CLIPS[name],
                 noise_multiplier=self.noise_multiplier_of(name),
@@ -228,7 +223,6 @@ class OneShotPlan(plans.PrivatePlan):
         With shared noise it is that of a full answer, every device with its share; with each device's own, that of as
         many noises as there are people.
         """
-        assert self.unit is not None
         people, sigma = self.unit.size, (self.noise_multiplier_of(part) or 0.0) * _CLIPS[part]
         if self.noise == "shared":
             sigma *= math.sqrt(people / (self.floor or math.ceil(0.9 * people)))
@@ -236,15 +230,15 @@ class OneShotPlan(plans.PrivatePlan):
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> OneShotPlan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`)."""
-        return plans.calibrate(replace(self, unit=unit), unit=unit, epsilon=epsilon, delta=delta)._with_layout()
+        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)._with_layout()
 
     def account(self, *, unit: Unit, delta: float) -> OneShotPlan:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
-        return plans.account(replace(self, unit=unit), unit=unit, delta=delta)._with_layout()
+        return plans.account(self, unit=unit, delta=delta)._with_layout()
 
     def label(self) -> Label:
         """The words of the certificate of a calibrated or priced plan."""
-        name = "person" if self.unit is None else self.unit.name
+        name = "person" if self.promise is None else self.unit.name
         sums = ", ".join(part.name for part in self.parts())
         declared = f"the box {self.box}, which is declared to hold nearly all homes"
         return label(
@@ -262,7 +256,7 @@ class OneShotPlan(plans.PrivatePlan):
             ),
             others=(f"others who are in the days of many {name}s, such as a place that all of them visit",),
             public="every public parameter of the plan",
-            cautions=few(self.unit, self.noise_multiplier, self.noise, self.floor),
+            cautions=few(self.unit if self.promise else None, self.noise_multiplier, self.noise, self.floor),
         )
 
     def _with_layout(self) -> OneShotPlan:

@@ -47,7 +47,6 @@ from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.origins import MOST_LEVEL, Origin, Standing, digest, standing, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import LATER
-from tacit.units import Unit
 from tacit.validation import check
 
 SCORES = "scores"
@@ -68,10 +67,6 @@ class Estimator(plans.PrivatePlan, ABC):
 
     problem: Problem
     """discount, horizon, episodes, public range."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until calibrated."""
 
     @property
     @abstractmethod

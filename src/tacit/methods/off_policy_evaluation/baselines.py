@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from abc import ABC, abstractmethod
@@ -29,7 +28,7 @@ from tacit.privacy.mechanisms.sums import Once, PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
+from tacit.units import Promise, Unit, check_delta
 from tacit.validation import check
 
 STATISTICS = "statistics"
@@ -64,7 +63,7 @@ class FirstVisits(Estimator, ABC):
         check("problem.return_range", self.problem.return_range, ranged, "a public range: it scales the noise")
         cells = self.cells is not None or self.features.tabular
         check("cells", self.cells, cells, "public edges of each dimension, as the features are not one-hot")
-        if self.unit is not None:
+        if self.promise is not None:
             self.parts()
 
     @abstractmethod
@@ -73,8 +72,6 @@ class FirstVisits(Estimator, ABC):
 
     def parts(self) -> tuple[Once, ...]:
         """One release, which pays (epsilon, delta)."""
-        ready = self.unit is not None and self.epsilon is not None and self.delta is not None
-        check("unit, epsilon, delta", None, ready, "a calibrated plan")
         return (Once(mechanism=self.mechanism()),)
 
     @property
@@ -98,13 +95,11 @@ class FirstVisits(Estimator, ABC):
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
         """The plan for (epsilon, delta); of more than epsilon 1 it makes no use, and promises (and pays) 1."""
         check("epsilon", epsilon, 0 < epsilon < float("inf"), "a finite number > 0")
-        plans.check_delta(delta, unit)
-        return dataclasses.replace(self, unit=unit, epsilon=min(epsilon, LARGEST_EPSILON), delta=delta)
+        check_delta(delta, unit)
+        return plans.promising(self, Promise(unit, min(epsilon, LARGEST_EPSILON), delta))
 
     def account(self, *, unit: Unit, delta: float) -> Self:
         """The plan for this unit at the epsilon it has: noise follows from epsilon here, not the other way round."""
-        check("epsilon", self.epsilon, self.epsilon is not None, "a number, as calibrate sets it")
-        assert self.epsilon is not None
         return self.calibrate(unit=unit, epsilon=self.epsilon, delta=delta)
 
     def _shared(self) -> dict[str, Any]:
@@ -153,7 +148,6 @@ class Lsl(FirstVisits):
 
     def mechanism(self) -> RegularisedLoss:
         """The release."""
-        assert self.unit is not None
         return RegularisedLoss(**self._shared(), ridge=float(self.unit.size) if self.ridge is None else self.ridge)
 
 

@@ -98,9 +98,9 @@ class Gpope(GaussianEstimator):
             value = getattr(self, name)
             valid = value is None or (math.isfinite(value) and 0 < value <= 1e6)
             check(name, value, valid, "a number in (0, 1e6], or None for the public default")
-        if self.unit is not None:
+        if self.promise is not None:
             check("batch_size", self.batch_size, self.batch_size <= self.unit.size, "at most the population")
-        if self.mode == "full_batch" or self.unit is not None:
+        if self.mode == "full_batch" or self.promise is not None:
             self.parts()
 
     @classmethod
@@ -124,8 +124,6 @@ class Gpope(GaussianEstimator):
                 return (every,)
             noise = self.own_noise and self.own_noise / math.sqrt(self.value_share)
             return every, self.problem.part(scores.NAME, noise)
-        check("unit", self.unit, self.unit is not None, "a unit, as calibrate and account set it")
-        assert self.unit is not None
         if self.mode == "poisson":
             return (dataclasses.replace(every, sampling_rate=self.batch_size / self.unit.size),)
         return (
@@ -175,11 +173,11 @@ class Gpope(GaussianEstimator):
             PlanError: epsilon or delta is out of range, or delta >= 1 / population.
             AccountingError: mode paper under add_or_remove, for which there is no certified bound.
         """
-        return plans.calibrate(dataclasses.replace(self, unit=unit), unit=unit, epsilon=epsilon, delta=delta)
+        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
 
     def account(self, *, unit: Unit, delta: float) -> Gpope:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
-        return plans.account(dataclasses.replace(self, unit=unit), unit=unit, delta=delta)
+        return plans.account(self, unit=unit, delta=delta)
 
     def clip_of(self, spec: PublicSpec) -> float:
         """h: the plan's own, or 0.01 max |r| sqrt(max |phi|^2), with max |phi|^2 taken as 1 or, not tabular, n."""
@@ -207,8 +205,6 @@ class Gpope(GaussianEstimator):
     @property
     def divisor(self) -> int:
         """Units of one step, as the public expects: what a noisy sum is divided by."""
-        check("unit", self.unit, self.unit is not None, "a unit, as calibrate and account set it")
-        assert self.unit is not None
         return self.unit.size if self.mode == "full_batch" else self.batch_size
 
     @property

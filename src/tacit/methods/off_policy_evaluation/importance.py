@@ -68,7 +68,7 @@ class ScoreEstimator(GaussianEstimator, ABC):
     def on(self, fold: Fold) -> Self:
         """See `Estimator`; a clip that was chosen by the noise is chosen again, for half as many units."""
         moved = super().on(fold)
-        chosen = self.unit is not None and self.clip == dataclasses.replace(self, clip=None)._clipped(self.unit).clip
+        chosen = self.promise is not None and self.clip == dataclasses.replace(self, clip=None)._clipped(self.unit).clip
         return dataclasses.replace(moved, clip=None)._clipped(self.unit) if chosen and self.unit else moved
 
     def _clipped(self, unit: Unit) -> Self:

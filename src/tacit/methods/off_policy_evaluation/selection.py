@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.origins import Origin, digest, teachers
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import LATER
-from tacit.units import Unit
+from tacit.units import Promise, Unit, check_delta
 from tacit.validation import check
 
 PART = "choice"
@@ -134,10 +133,6 @@ class Selection(plans.PrivatePlan):
     clip: float = 5.0
     """the largest weighted return, in multiples of the largest return. A clip lowers the sums of candidates that are
     far from the behaviour; the noise is small enough for a wide one."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until calibrated. No delta is spent."""
 
     def __post_init__(self) -> None:
         check("clip", self.clip, 1e-6 <= self.clip <= 1e6, "a number from 1e-6 to 1e6")
@@ -151,8 +146,6 @@ class Selection(plans.PrivatePlan):
         Raises:
             PlanError: the plan is not calibrated.
         """
-        check("epsilon", self.epsilon, self.epsilon is not None, "a calibrated plan")
-        assert self.epsilon is not None
         behaviour = None if self.behaviour is None else self.behaviour.policy
         scores = CandidateScores(
             self.problem,
@@ -182,13 +175,11 @@ class Selection(plans.PrivatePlan):
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Selection:
         """The plan for this epsilon; `delta` is what the ledger enters for it (the mechanism needs none)."""
         check("epsilon", epsilon, 1e-6 <= epsilon <= 500, "a number from 1e-6 to 500")
-        plans.check_delta(delta, unit)
-        return dataclasses.replace(self, unit=unit, epsilon=epsilon, delta=delta)
+        check_delta(delta, unit)
+        return plans.promising(self, Promise(unit, epsilon, delta))
 
     def account(self, *, unit: Unit, delta: float) -> Selection:
         """The plan for this unit at the epsilon it has: the law of the choice follows from epsilon here."""
-        check("epsilon", self.epsilon, self.epsilon is not None, "a number, as calibrate sets it")
-        assert self.epsilon is not None
         return self.calibrate(unit=unit, epsilon=self.epsilon, delta=delta)
 
 

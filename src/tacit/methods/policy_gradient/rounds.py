@@ -10,7 +10,6 @@ from tacit.privacy.certificate.words import Label
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.vault import plan as plans
-from tacit.units import Unit
 from tacit.validation import check, positive, whole
 
 POLICY = "policy"
@@ -65,10 +64,6 @@ class Rounds(plans.PrivatePlan):
     """of the step size: "linear" decay to 0, "constant", or a `Staircase`."""
     average: float = 0.5
     """share of the rounds, at the end, whose iterates are averaged."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         often = type(self.rounds) is int and type(self.participations) is int and self.participations <= self.rounds
@@ -78,7 +73,6 @@ class Rounds(plans.PrivatePlan):
         stairs = isinstance(self.schedule, Staircase) or self.schedule in get_args(Schedule)
         check("schedule", self.schedule, stairs, "linear, constant or a Staircase")
         check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
-        plans.check_promise(self.unit, self.epsilon, self.delta)
 
     @property
     def policy_noise(self) -> float | None:
@@ -105,7 +99,7 @@ class Rounds(plans.PrivatePlan):
 
 def words(plan: Rounds, start: str, decisions: int, *public: str) -> Label:
     """The certificate's words on people who are met."""
-    name = "person" if plan.unit is None else plan.unit.name
+    name = "person" if plan.promise is None else plan.unit.name
     often = "once" if plan.participations == 1 else f"at most {plan.participations:,} times"
     return Label(
         covered=(

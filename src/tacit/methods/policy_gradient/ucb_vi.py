@@ -36,7 +36,6 @@ from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.user_vault import UserVault
-from tacit.units import Unit
 from tacit.validation import check
 
 Float64 = NDArray[np.float64]
@@ -75,10 +74,6 @@ class UcbVi(plans.PrivatePlan):
     """of the noise: "toeplitz" (matrix factorisation), "tree" or "independent"."""
     noise_multiplier: float | None = None
     """sigma; None until calibrated, 0 for no privacy."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until calibrated."""
 
     def __post_init__(self) -> None:
         for name in ("states", "actions", "horizon", "rounds", "users"):
@@ -104,7 +99,7 @@ class UcbVi(plans.PrivatePlan):
 
     def label(self) -> Label:
         """The certificate's words."""
-        name = "person" if self.unit is None else self.unit.name
+        name = "person" if self.promise is None else self.unit.name
         return Label(
             covered=(
                 f"all {self.rounds:,} releases of the counters, and everything computed from them: every policy and "

@@ -25,7 +25,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.selection import Attempt, Judge
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 from tacit.validation import check
 
 # The public parameters of private selection: which plans may be run, how they are judged, and how often.
@@ -35,7 +35,7 @@ PART = "selection"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionPlan:
+class SelectionPlan(plans.PrivatePlan):
     """Which of several plans is best for these records, found and released under one promise.
 
     Every candidate is a whole plan of a method (`synthesis.TransitionsPlan`, ...). A secret number of times one of them
@@ -62,17 +62,13 @@ class SelectionPlan:
     average, 12.5 for 50."""
     law: Law = "logarithmic"
     """"logarithmic", which is the cheapest, or "geometric", with which few runs are rarer (`stop` on average)."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         require_plans(self.candidates if self.judge is None else (*self.candidates, self.judge))
         check("judge_share", self.judge_share, 0 < self.judge_share <= 1, "a share in (0, 1]")
         (part,) = self.parts()
-        if self.unit is not None:
-            alike = all(plan.unit == self.unit for plan in part.runs())
+        if self.promise is not None:
+            alike = all(plan.promise is not None and plan.unit == self.unit for plan in part.runs())
             check("unit", self.unit, alike, "that of every candidate and of the judge")
 
     def parts(self) -> tuple[Selection]:
@@ -100,7 +96,7 @@ class SelectionPlan:
                 "whatever the curator computes from the records outside the vault (see the ledger's notes)",
             ),
             not_protected=(
-                f"what is true of the population rather than of one {self.unit.name if self.unit else 'unit'}",
+                f"what is true of the population rather than of one {self.unit.name if self.promise else 'unit'}",
                 "that these records were used at all, by whom, and every public parameter of the plan",
                 "several units that belong to one person, where the declared unit is less than a person",
             ),
@@ -116,7 +112,6 @@ class SelectionPlan:
             PlanError: epsilon or delta is out of range, or a candidate cannot be calibrated for them.
             AccountingError: no Renyi curve is known for a candidate's event under the unit's relation.
         """
-        assert unit.relation is not None
         shares = [1.0] * len(self.candidates) + [self.judge_share]
         calibrated = [
             plans.calibrate(run_plan, unit=unit, epsilon=share * epsilon, delta=delta)
@@ -128,21 +123,13 @@ class SelectionPlan:
 
         factor = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)
         raised = [plans.account(_noisier(run_plan, factor), unit=unit, delta=delta) for run_plan in calibrated]
-        return dataclasses.replace(self._of(raised), unit=unit, epsilon=epsilon, delta=delta)
+        return plans.promising(self._of(raised), Promise(unit, epsilon, delta))
 
     def _of(self, runs: Sequence[Any]) -> Self:
         """The plan with these candidates, and the judge after them if there is one."""
         count = len(self.candidates)
         judge = None if self.judge is None else runs[count]
         return dataclasses.replace(self, candidates=tuple(runs[:count]), judge=judge)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.guarantee(self)
-
-    def _repr_html_(self) -> str:
-        """The promise in plain words, and the public parameters, for notebooks."""
-        return plans.in_html(self)
 
 
 def require_plans(candidates: Sequence[Any]) -> None:
@@ -157,7 +144,7 @@ def require_plans(candidates: Sequence[Any]) -> None:
 
 def _noisier(plan: Any, factor: float) -> Any:
     sigma = accounting.round_up(factor * plan.noise_multiplier, 6)
-    return dataclasses.replace(plan, noise_multiplier=sigma, unit=None, epsilon=None, delta=None)
+    return dataclasses.replace(plan, noise_multiplier=sigma, promise=None)
 
 
 @dataclass(frozen=True)

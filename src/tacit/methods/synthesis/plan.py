@@ -16,7 +16,6 @@ from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.serialization import LATER
-from tacit.units import Unit
 from tacit.validation import check, fraction, positive, whole
 
 SamplerMethod = Literal["dpm_solver", "heun"]
@@ -175,14 +174,9 @@ class SynthesisPlan(plans.PrivatePlan):
 
     noise_multiplier: float | None = None
     """sigma, by which the noise of every query is scaled; None until the plan is calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         self.parts()
-        plans.check_promise(self.unit, self.epsilon, self.delta)
 
     @abstractmethod
     def parts(self) -> tuple[Part, ...]:
@@ -207,7 +201,7 @@ def label(
             "whatever the curator computes from the records outside the vault (see the ledger's notes)",
         ),
         not_protected=(
-            f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",
+            f"what is true of the population rather than of one {plan.unit.name if plan.promise else 'unit'}",
             "that these records were used at all, by whom, and every public parameter of the plan",
             "several units that belong to one person, where the declared unit is less than a person",
         ),
@@ -291,7 +285,6 @@ class DiffusionPlan(SynthesisPlan):
         """The histograms that a run of this plan released, as the mean of so many noisy sums; None without any."""
         if self.raking is None or values is None:
             return None
-        assert self.unit is not None
         return NoisyHistograms(self.raking, self.parts()[-1], self.unit, values, sums)
 
     def _labelled(self, sums: int | None, *, touches: Sequence[str], sampled: str, networks: str) -> Label:

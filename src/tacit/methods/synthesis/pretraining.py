@@ -135,7 +135,6 @@ class Generated:
     Post-processing of public weights with public random numbers; after an interruption it begins again."""
 
     def __init__(self, model: Denoiser, objective: Denoising, plan: TransitionsPlan, settings: Curiosity) -> None:
-        assert plan.unit is not None
         self.model, self.objective, self.clip = model, objective, plan.clip_norm
         self.expected = plan.parts()[0].expected(plan.unit)
         self.generator, epoch = torch.Generator().manual_seed(0), math.ceil(1 / plan.sampling_rate)

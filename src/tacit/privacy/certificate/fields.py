@@ -73,7 +73,6 @@ def figures(event: Event, relation: Relation, delta: float, *, sharp: bool = Tru
 
 def numbers(unit: Unit, event: Event, delta: float, fields: Fields) -> dict[str, Any]:
     """epsilon, mu, profile, relations, accountants and total, each rounded up to six significant digits."""
-    assert unit.relation is not None
     bound = accounting.epsilon(event, delta=delta, relation=unit.relation)
     stated = figures(event, unit.relation, delta)
     versions = fields["versions"]
@@ -109,7 +108,6 @@ def require_few_kinds(leaves: Leaves) -> None:
 
 def require_epsilon(unit: Unit, event: Event, fields: Fields) -> None:
     """Price the event once, before everything else is priced: an invented epsilon costs its reader no more."""
-    assert unit.relation is not None
     bound = accounting.epsilon(event, delta=fields["delta"], relation=unit.relation)
     for path in differences(fields, {"epsilon": _up(bound.epsilon)}, ""):
         what, expected = f"the field {path!r} does not recompute", "a certificate that recomputes from its own event"

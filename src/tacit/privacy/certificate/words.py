@@ -246,12 +246,17 @@ def _against_plan(record: Fields, parts: Sequence[Part], plan: Labelled) -> Iter
         yield "parts", "are not those of the plan"
     else:
         yield from ((path, "is not as the plan has it") for path in differences(stated, derived, "parts"))
-    unit = None if plan.unit is None else (plan.unit.name, plan.unit.relation, plan.unit.size)
-    if unit != tuple(record["unit"][name] for name in ("name", "relation", "population")):
+    if plan.promise is None:
+        yield "plan", "is not calibrated"
+        return
+    promise, unit = plan.promise, plan.promise.unit
+    if (unit.name, unit.relation, unit.size) != tuple(
+        record["unit"][name] for name in ("name", "relation", "population")
+    ):
         yield "unit", "is not that of the plan"
-    if record["delta"] != plan.delta:
+    if record["delta"] != promise.delta:
         yield "delta", "is not that of the plan"
-    if record["target_epsilon"] != canonical.plain(plan.epsilon):
+    if record["target_epsilon"] != canonical.plain(promise.epsilon):
         yield "target_epsilon", "is not that of the plan"
     if record["source"] != plan.source:
         yield "source", "is not that of the plan"

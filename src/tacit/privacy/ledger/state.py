@@ -293,7 +293,6 @@ class LedgerState:
 
     def _create(self, payload: Mapping[str, Any]) -> LedgerState:
         terms = Terms.from_payload(payload)
-        assert terms.unit.relation is not None
         return replace(self, terms=terms, balance=Balance.empty(terms.unit.relation, terms.composition))
 
     def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tacit.errors import PlanError
 from tacit.privacy.accounting.events import ComposedEvent, Event, parallel
 from tacit.serialization import from_json
-from tacit.units import Relation, Unit
+from tacit.units import Promise, Relation, Unit
 from tacit.validation import check
 
 if TYPE_CHECKING:
@@ -237,16 +237,20 @@ class Plan(Protocol):
     source: ClassVar[str]
 
     @property
-    def unit(self) -> Unit | None:
-        """Whom the plan protects; None until calibrated."""
+    def promise(self) -> Promise | None:
+        """To whom what is promised; None until calibrated."""
 
     @property
-    def epsilon(self) -> float | None:
-        """The promised epsilon; None until calibrated."""
+    def unit(self) -> Unit:
+        """Whom the plan protects; asking an uncalibrated plan raises a PlanError."""
 
     @property
-    def delta(self) -> float | None:
-        """The promised delta; None until calibrated."""
+    def epsilon(self) -> float:
+        """The promised epsilon; asking an uncalibrated plan raises a PlanError."""
+
+    @property
+    def delta(self) -> float:
+        """The promised delta; asking an uncalibrated plan raises a PlanError."""
 
     def parts(self) -> tuple[Part, ...]:
         """Every touch of records that the plan allows, in any order; charged as a whole."""

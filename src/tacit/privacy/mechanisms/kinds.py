@@ -20,7 +20,7 @@ from tacit.privacy.mechanisms.releases import NoisyHistogram
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, OwnProof, PoissonSum, UserSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 from tacit.validation import check
 
 INNER = (PoissonSum, Once, Marginals, TeacherVotes)
@@ -146,9 +146,7 @@ class _Run:
     method: str
     stated: tuple[Part, ...]
     source: str = ""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
+    promise: Promise | None = None
 
     @classmethod
     def of(cls, run: Mapping[str, Any]) -> Any:

@@ -150,8 +150,8 @@ class BaseVault:
                 mechanism of this vault serves.
             BudgetExceeded: the ledger cannot pay; nothing was charged.
         """
-        if plan.unit != self.unit:
-            what = "is not calibrated" if plan.unit is None else f"protects {plan.unit}, the ledger {self.unit}"
+        if plan.promise is None or plan.unit != self.unit:
+            what = "is not calibrated" if plan.promise is None else f"protects {plan.unit}, the ledger {self.unit}"
             expected = "the ledger's own unit, relation and population"
             remedy = "calibrate the plan with unit=vault.unit"
             raise PlanError(f"the plan {what}", where=f"{plan.method} plan", expected=expected, remedy=remedy)
@@ -162,11 +162,7 @@ class BaseVault:
         self._require_fit(plan)
         bound = plans.bound(plan)
         plans.require_statable(plan)
-        assert plan.epsilon is not None
-        assert plan.delta is not None
         identity = plans.plan_id(plan)
-        assert plan.unit is not None
-        assert plan.unit.relation is not None
         relation, described = plan.unit.relation, plans.describe(plan)
         parts = plan.parts()
         steps = {part.name: part.steps for part in parts}
@@ -320,8 +316,6 @@ def certify(
         what = "the plan is not one that the ledger admitted"
         expected, remedy = "the run that Vault.reserve returned", "release a value with the run it came from"
         raise LedgerError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
-    assert plan.unit is not None
-    assert plan.delta is not None
     releases = [
         {"plan_id": one.id, "method": one.method, "epsilon": one.epsilon, "delta": one.delta}
         | ({} if one.fold is None else {"fold": one.fold})  # who pays, where that is one fold

@@ -12,6 +12,7 @@ import dataclasses
 import math
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar, cast
 
 from tacit import notebook
@@ -27,20 +28,44 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Plan, besides, certified_parts, composed, neighbours, publish_logs
 from tacit.privacy.mechanisms.kinds import ADMITTED, part_of
-from tacit.serialization import from_json, to_json
-from tacit.units import Unit
+from tacit.serialization import INLINE, from_json, to_json
+from tacit.units import Promise, Unit, check_delta
 from tacit.validation import check
 
 SMALLEST_DELTA = min(accounting.PROFILE_DELTAS)
-MOST_UNITS = 2 * 10**8
-"""Of which statement 1 of `proofs/floating_point.md` holds."""
 _SAFE_MU = 25.0  # even a Gaussian of this mu has epsilon 462 at the smallest delta
 
 AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 
+@dataclass(frozen=True, kw_only=True)
 class PrivatePlan:
-    """What methods' plans do alike: frozen dataclasses with the fields of `Plan` and a `noise_multiplier`."""
+    """What methods' plans do alike: frozen dataclasses with a promise, and most with a `noise_multiplier`."""
+
+    promise: Promise | None = field(default=None, metadata=INLINE)
+    """to whom what is promised; None until the plan is calibrated."""
+
+    @property
+    def unit(self) -> Unit:
+        """Whom the plan protects; asking an uncalibrated plan raises a PlanError."""
+        return self._promised().unit
+
+    @property
+    def epsilon(self) -> float:
+        """The promised epsilon; asking an uncalibrated plan raises a PlanError."""
+        return self._promised().epsilon
+
+    @property
+    def delta(self) -> float:
+        """The promised delta; asking an uncalibrated plan raises a PlanError."""
+        return self._promised().delta
+
+    def _promised(self) -> Promise:
+        if self.promise is None:
+            method: str = getattr(self, "method", type(self).__name__)
+            expected, remedy = "a unit, an epsilon and a delta", "call plan.calibrate(unit=..., epsilon=..., delta=...)"
+            raise PlanError("the plan is not calibrated", where=f"{method} plan", expected=expected, remedy=remedy)
+        return self.promise
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
@@ -93,24 +118,28 @@ def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> Any
     """
     check("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
     check_delta(delta, unit)
+    plan = promising(plan, Promise(unit, epsilon, delta))
     _require_proof(plan, unit)
-    assert unit.relation is not None
 
     def at(sigma: float) -> Event:
         return event(dataclasses.replace(plan, noise_multiplier=sigma))  # type: ignore[type-var]
 
     sigma = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)
     _check_profile(at(sigma), unit)
-    return dataclasses.replace(plan, unit=unit, epsilon=epsilon, delta=delta, noise_multiplier=sigma)  # type: ignore[type-var]
+    return dataclasses.replace(plan, noise_multiplier=sigma)  # type: ignore[type-var]
 
 
 def account(plan: AnyPlan, *, unit: Unit, delta: float) -> AnyPlan:
     """The plan at its own noise multiplier, with the epsilon that this honestly costs (infinite without noise)."""
-    check_delta(delta, unit)
+    plan = promising(plan, Promise(unit, math.inf, delta))  # its parts may follow from the unit
     _require_proof(plan, unit)
-    assert unit.relation is not None
     bound = accounting.epsilon(event(plan), delta=delta, relation=unit.relation)
-    return dataclasses.replace(plan, unit=unit, epsilon=bound.epsilon, delta=delta)  # type: ignore[type-var]
+    return promising(plan, Promise(unit, bound.epsilon, delta))
+
+
+def promising(plan: AnyPlan, promise: Promise | None) -> AnyPlan:
+    """The plan with another promise, or none; whether it keeps it is what `bound` finds out."""
+    return dataclasses.replace(plan, promise=promise)  # type: ignore[type-var]
 
 
 def bound(plan: Plan) -> accounting.Bound:
@@ -122,14 +151,9 @@ def bound(plan: Plan) -> accounting.Bound:
             it: nothing is charged for what could not be released.
     """
     unit, delta = plan.unit, plan.delta
-    if unit is None or delta is None or plan.epsilon is None:
-        expected, remedy = "a unit, an epsilon and a delta", "call plan.calibrate(unit=..., epsilon=..., delta=...)"
-        raise PlanError("the plan is not calibrated", where=f"{plan.method} plan", expected=expected, remedy=remedy)
-    check_delta(delta, unit)
     _require_proof(plan, unit)
     for part in plan.parts():
         part.validate(unit)
-    assert unit.relation is not None
     whole = event(plan)
     result = accounting.epsilon(whole, delta=delta, relation=unit.relation)
     if not result.epsilon <= plan.epsilon:
@@ -143,7 +167,7 @@ def bound(plan: Plan) -> accounting.Bound:
 def public_fields(plan: Plan) -> dict[str, Any]:
     """The plan's fields as plain JSON values (`serialization.to_json`); plans inside it stand with their methods."""
     fields: dict[str, Any] = to_json(plan)
-    nested = {name: _of_plans(getattr(plan, name)) for name in fields}
+    nested = {name: _of_plans(value) for name, value in vars(plan).items()}
     return fields | {name: value for name, value in nested.items() if value is not None}
 
 
@@ -186,19 +210,18 @@ def in_html(plan: Plan) -> str:
 
 def guarantee(plan: Plan) -> str:
     """What the plan promises, in plain words, before any record is read."""
-    if plan.unit is None or plan.epsilon is None or plan.delta is None:
+    if plan.promise is None:
         return f"{plan.method}: not calibrated yet, so nothing is promised"
-    unit, whole = plan.unit, event(plan)
-    assert unit.relation is not None
-    certified = accounting.epsilon(whole, delta=plan.delta, relation=unit.relation).epsilon
+    unit, delta, whole = plan.unit, plan.delta, event(plan)
+    certified = accounting.epsilon(whole, delta=delta, relation=unit.relation).epsilon
     if math.isinf(certified):
         nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
         return "\n".join([nothing, *(f"  {part.name}: {part.describe(unit)}" for part in plan.parts())])
     apart, pair = besides(plan.parts()), neighbours(plan.parts(), unit)
     lines = [
-        f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
+        f"{plan.method} promises ({plan.epsilon:.4g}, {delta:.3g})-differential privacy to every {unit.name}.",
         f"How well anybody who sees the result, however much else they know{apart}, could tell {pair}:",
-        f"  {attack(figures(whole, unit.relation, plan.delta))}.",
+        f"  {attack(figures(whole, unit.relation, delta))}.",
         f"Public population: {unit.size:,}.",
     ]
     if publish_logs(plan.parts()):
@@ -223,30 +246,8 @@ def _require_proof(plan: Plan, unit: Unit) -> None:
         check("relation", unit.relation, allowed, f"{proved}, for which alone {part.name!r} has a proof")
 
 
-def check_delta(delta: float, unit: Unit) -> None:
-    """Raise a PlanError unless 0 < delta < 1 / population, and the population is one whose sums are proved."""
-    check("delta", delta, 0 < delta < 1, "a number in (0, 1)")
-    if unit.size > MOST_UNITS:
-        expected = f"at most {MOST_UNITS:,}: of more units a float64 sum is not proved to move by one clip at most"
-        remedy = "declare those who could be in these records, or split them into several data sets"
-        raise PlanError(f"the public population is {unit.size:,}", where="plan", expected=expected, remedy=remedy)
-    if delta >= 1 / unit.size:
-        what = f"delta {delta:.3g} is not below 1 / population = {1 / unit.size:.3g}"
-        expected, remedy = f"delta < {1 / unit.size:.3g}, better a tenth of it", f"choose delta={0.1 / unit.size:.1g}"
-        raise PlanError(what, where="plan", expected=expected, remedy=remedy)
-
-
-def check_promise(unit: Unit | None, epsilon: float | None, delta: float | None) -> None:
-    """Raise a PlanError where a plan states an epsilon that is not above 0, or a delta that `check_delta` refuses."""
-    if epsilon is not None:
-        check("epsilon", epsilon, epsilon > 0, "a number > 0")
-    if unit is not None and delta is not None:
-        check_delta(delta, unit)
-
-
 def _check_profile(event: Event, unit: Unit) -> None:
     """Raise a PlanError if an epsilon of the certificate's profile is beyond the accountants."""
-    assert unit.relation is not None
     if accounting.mu_gdp(event, unit.relation) <= _SAFE_MU:
         return
     try:

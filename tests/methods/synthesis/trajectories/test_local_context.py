@@ -112,20 +112,19 @@ def test_worlds_are_seen_through_the_noise_of_the_promise_or_of_many() -> None:
     data, worlds = maze_episodes(20), [goal_episodes(LAYOUTS["umaze"], 20, seed=5)]
     plan = raked(data, steps=0, start_steps=0)
     spreads = {}
-    for own in (plan, dataclasses.replace(plan, unit=None, epsilon=None, delta=None, noise_multiplier=None)):
+    for own in (plan, dataclasses.replace(plan, promise=None, noise_multiplier=None)):
         model = fragment_model(own, public_encoder(data.spec, worlds))
         visits, seen = visited(own, model, worlds, torch.Generator().manual_seed(0)), []
         for _ in range(200):
             assert next(visits) is worlds[0]
             seen.append(model.network.around.patches.clone())
-        spreads[own.epsilon] = torch.stack(seen).std(dim=0).max().item()
-    assert 0 < spreads[None] < spreads[8.0]
+        spreads[own.promise is None] = torch.stack(seen).std(dim=0).max().item()
+    assert 0 < spreads[True] < spreads[False]
 
 
 def test_the_noise_of_shares_is_that_of_the_released_histograms() -> None:
     plan = raked(maze_episodes(60), steps=0, start_steps=0)
     assert plan.raking is not None
-    assert plan.unit is not None
     part, unit = plan.parts()[-1], plan.unit
     assert part.noise_multiplier is not None
     sizes, people = part.noise_multiplier * part.clip_norm, part.expected(unit)

@@ -39,7 +39,6 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
 from tacit.validation import check
 
 Model = Literal["table", "epr", "markov", "timegeo"]
@@ -75,10 +74,6 @@ class BaselinePlan(plans.PrivatePlan):
     """people add nothing: the control that shows what noise alone looks like."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise, set by `calibrate` or `account`."""
 
     def __post_init__(self) -> None:
         check("model", self.model, self.model in get_args(Model), " or ".join(get_args(Model)))
@@ -120,7 +115,7 @@ class BaselinePlan(plans.PrivatePlan):
 
     def label(self) -> Label:
         """The words of the certificate of a calibrated or priced plan."""
-        name = "person" if self.unit is None else self.unit.name
+        name = "person" if self.promise is None else self.unit.name
         sums = ", ".join(part.name for part in self.parts())
         return label(
             name,
@@ -128,7 +123,7 @@ class BaselinePlan(plans.PrivatePlan):
                 f"one noisy sum each over every {name} ({sums}), the simulator, and everything generated with it",
                 f"everything of one {name}: all days that are read enter each sum as one bounded contribution",
             ),
-            cautions=few(self.unit, self.noise_multiplier),
+            cautions=few(self.unit if self.promise else None, self.noise_multiplier),
         )
 
 

@@ -123,10 +123,6 @@ class PateGailPlan(plans.PrivatePlan):
     the scale itself, by its own critic's "sensitivity" with the allocation "paper": nothing is promised then."""
     noise_multiplier: float | None = None
     """sigma of the whole plan as one Gaussian release; None until calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", tuple(self.shares))
@@ -151,7 +147,6 @@ class PateGailPlan(plans.PrivatePlan):
             sane = 0 <= self.laplace < math.inf and self.kind == "samples" and split
             words = ">= 0 with samples, not shared, an allocation that is uniform or the paper's"
             check("laplace", self.laplace, sane, words)
-        plans.check_promise(self.unit, self.epsilon, self.delta)
         self.parts()
 
     @classmethod
@@ -325,10 +320,14 @@ class PateGailPlan(plans.PrivatePlan):
 
     def label(self) -> Label:
         """The words of the certificate of a calibrated or priced plan."""
-        name = "person" if self.unit is None else self.unit.name
+        name = "person" if self.promise is None else self.unit.name
         declared = "where days begin and exploring leads (declared public by the user, not checked here)"
         split = "the split of a round's budget (the user's function of released values, at no cost)"
-        cautions = few(self.unit, self.noise_multiplier, self.noise, self.floor) if self.starts == "private" else ()
+        cautions = (
+            few(self.unit if self.promise else None, self.noise_multiplier, self.noise, self.floor)
+            if self.starts == "private"
+            else ()
+        )
         base = label(
             name,
             (

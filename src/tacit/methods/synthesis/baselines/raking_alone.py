@@ -40,7 +40,6 @@ class RakingPlan(SynthesisPlan):
 
     def released(self, values: NDArray[np.float64]) -> NoisyHistograms:
         """The histograms that a run of this plan released."""
-        assert self.unit is not None
         return NoisyHistograms(self.raking, self.parts()[0], self.unit, values, self.raking.steps)
 
     def label(self, sums: int | None = None) -> Label:

@@ -294,7 +294,7 @@ class TrajectoriesPlan(DiffusionPlan):
 
     def label(self, sums: int | None = None) -> Label:
         """The certificate's words (see `SynthesisPlan.label`)."""
-        gradients, unit = self.start_steps + self.steps, self.unit.name if self.unit else "unit"
+        gradients, unit = self.start_steps + self.steps, self.unit.name if self.promise else "unit"
         return self._labelled(
             sums,
             touches=(

@@ -200,7 +200,7 @@ def visited(
 
 def noise_of(plan: TrajectoriesPlan) -> float | None:
     """The standard deviation of the noise of shares in a calibrated plan's histograms; None before calibration."""
-    if plan.raking is None or plan.unit is None or plan.parts()[-1].noise_multiplier is None:
+    if plan.raking is None or plan.promise is None or plan.parts()[-1].noise_multiplier is None:
         return None
     released = plan.released(np.concatenate([np.full(size, 1 / size) for size in plan.raking.sizes]), plan.raking.steps)
     return None if released is None else released.shares()[1]

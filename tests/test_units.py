@@ -1,0 +1,48 @@
+"""What a promise is made of: a unit, an epsilon and a delta, each in range."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tacit.errors import PlanError
+from tacit.methods.synthesis import TransitionsPlan
+from tacit.units import Promise, Unit
+
+UNIT = Unit("patient", "add_or_remove", 1_000)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, math.inf])
+def test_a_promise_may_cost_nothing_or_promise_nothing(epsilon: float) -> None:
+    assert Promise(UNIT, epsilon, 1e-4).epsilon == epsilon
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "name"),
+    [(-1.0, 1e-4, "epsilon"), (math.nan, 1e-4, "epsilon"), (1.0, 0.0, "delta"), (1.0, 1e-3, "1 / population")],
+)
+def test_a_promise_out_of_range_is_refused(epsilon: float, delta: float, name: str) -> None:
+    with pytest.raises(PlanError, match=name):
+        Promise(UNIT, epsilon, delta)
+
+
+def test_a_plan_without_a_promise_says_so_when_it_is_asked() -> None:
+    plan = TransitionsPlan()
+    assert plan.promise is None
+    for name in ("unit", "epsilon", "delta"):
+        with pytest.raises(PlanError, match=r"the plan is not calibrated; .+ call plan\.calibrate"):
+            getattr(plan, name)
+
+
+def test_a_promise_stands_among_the_fields_of_a_plan_and_is_read_back() -> None:
+    plan = TransitionsPlan(promise=Promise(UNIT, 2.0, 1e-4))
+    from tacit.privacy.vault.plan import public_fields
+
+    fields = public_fields(plan)
+    assert (fields["unit"]["name"], fields["epsilon"], fields["delta"]) == ("patient", 2.0, 1e-4)
+    assert "promise" not in fields
+    assert TransitionsPlan.from_json(fields) == plan
+    assert TransitionsPlan.from_json(public_fields(TransitionsPlan())) == TransitionsPlan()
+    with pytest.raises(PlanError, match="a field is missing or unknown"):
+        TransitionsPlan.from_json({**fields, "epsilon": None})
