@@ -110,22 +110,6 @@ def placeholders(command: type[Any]) -> Any:
     )
 
 
-def require_least(where: str, command: object, **least: int) -> None:
-    """Refuse whole numbers that are too small.
-
-    Raises:
-        PlanError: the first such option.
-    """
-    for name, number in least.items():
-        value: int | None = getattr(command, name)
-        if value is not None and value < number:
-            usual = getattr(type(command), name, None)
-            suggestion = "it such a number" if usual is None else f"{named(name)} {usual}"
-            raise refused(
-                where, f"{named(name)} is {value}", f"a whole number >= {number}", f"give {suggestion}, or leave it out"
-            )
-
-
 def config_of(words: Sequence[str]) -> Path | None:
     """The file that --config names on a command line."""
     for word, after in zip(words, [*words[1:], ""], strict=False):

@@ -12,7 +12,7 @@ import numpy as np
 from tacit.agents.heads import Gaussian
 from tacit.cli.console import say
 from tacit.cli.declarations import Complete, Export, Play
-from tacit.cli.options import refused, require_least
+from tacit.cli.options import refused
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Domain, Remembered
 from tacit.envs.serving import Actor, returns
@@ -22,6 +22,7 @@ from tacit.methods.improvement import Improvement
 from tacit.methods.policy_gradient import Learned, OneHot, Policy
 from tacit.privacy.certificate.certificate import Release
 from tacit.study.policies import memory_of, released_policy
+from tacit.study.words import require_least
 
 if TYPE_CHECKING:
     from tacit.envs.gym_domain import GymDomain
@@ -38,7 +39,7 @@ def play(command: Play) -> None:
     """
     from tacit import hub
 
-    require_least("play", command, episodes=1, seed=0)
+    require_least("play", vars(command), episodes=1, seed=0)
     release = released_policy(command.policy)
     notes = hub.notes(command.policy)
     name = command.environment or notes.get("environment")

@@ -18,7 +18,7 @@ from tacit.privacy.ledger.folds import alone, folds_of
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.mechanisms.base import Plan, certified_parts
 from tacit.privacy.vault import plan as plans
-from tacit.study.folder import RunFolder
+from tacit.study.folder import CERTIFICATE, REPORT, RunFolder
 from tacit.study.narration import Interrupted, Narrator, Quiet
 from tacit.units import Unit
 
@@ -86,6 +86,17 @@ class Account:
     def path(self) -> Path:
         """The ledger's file: as asked for, else beside the records, never in the folder that gets published."""
         return ledger_beside(self.sources[0]) if self.ledger is None else self.ledger
+
+    def tell(self, run: RunFolder | None, *more: str) -> None:
+        """Say where a run's report is, how its certificate is verified, what else there is, and what paid for it."""
+        if run is not None:
+            self.narrator.say(f"Open     {run.path / REPORT}")
+            self.narrator.say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
+        for line in more:
+            self.narrator.say(line)
+        if run is not None or not self.inside:
+            place = run.path / LEDGER if run is not None and self.inside else self.path
+            self.narrator.say(f"Budget   tacit ledger show {place}")
 
     def require_only(self) -> None:
         """Refuse any ledger but the one that the records began with, all of them.

@@ -175,7 +175,9 @@ def align(
         with RunFolder.wanted(out, "align", options, resume=resume) as run:
             release = aligned.released(run)
             if run is not None:
-                _tell(curator, run, shown[0], account)
+                curator.narrator.say()
+                shortened = " ".join(shown[0].split()[:SHORT])
+                account.tell(run, f'Try      tacit complete {run.path} --prompts "{shortened}" --reference')
         return release
 
     return Request(plan, carry_out, (f"The people {SIMULATED}",) if curator.source.simulated else ())
@@ -376,15 +378,3 @@ def _noise_alone(value: Steered) -> np.ndarray:
         deviation /= plan.people
     drawn = deviation * np.random.default_rng(0).standard_normal(value.iterates.shape[1])
     return np.asarray(drawn, np.float32)
-
-
-def _tell(curator: Curator, run: RunFolder, prompt: str, account: Account) -> None:
-    from tacit.study.account import LEDGER
-    from tacit.study.folder import CERTIFICATE, REPORT
-
-    say, shown = curator.narrator.say, " ".join(prompt.split()[:SHORT])
-    say()
-    say(f"Open     {run.path / REPORT}")
-    say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
-    say(f'Try      tacit complete {run.path} --prompts "{shown}" --reference')
-    say(f"Budget   tacit ledger show {run.path / LEDGER if account.inside else account.path}")

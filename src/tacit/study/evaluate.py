@@ -231,7 +231,7 @@ def _release(
             finish(
                 run, Report(title=run.path.name, certificate=certificate, sections=sections, verify=verify, costs=costs)
             )
-    _tell(curator, release, run, account.path)
+    _tell(curator, release, run, account)
     return release
 
 
@@ -417,9 +417,8 @@ def _look(curator: Curator, run: RunFolder, vault: Vault, evaluation: Evaluation
     say_private(run, curator.narrator)
 
 
-def _tell(curator: Curator, release: Release[Evaluation], run: RunFolder | None, ledger: Path) -> None:
+def _tell(curator: Curator, release: Release[Evaluation], run: RunFolder | None, account: Account) -> None:
     from tacit.evaluation.report import evaluation as page
-    from tacit.study.folder import CERTIFICATE, REPORT
 
     evaluation, certificate = release.value, release.certificate.to_json()
     say, interval = curator.narrator.say, evaluation.interval
@@ -437,9 +436,6 @@ def _tell(curator: Curator, release: Release[Evaluation], run: RunFolder | None,
         say(f"Judged   by fold {fold} of the {certificate['unit']['name']}s, who taught nothing of the policy")
     for line in page.cautions(certificate, evaluation):
         say(f"Caution  {line}")
-    if run is not None:
-        if evaluation.theta is not None:
-            say(f"States   {run.path / EVALUATION} (tacit.off_policy_evaluation.Evaluation.from_json)")
-        say(f"Open     {run.path / REPORT}")
-        say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
-    say(f"Budget   tacit ledger show {ledger}")
+    if run is not None and evaluation.theta is not None:
+        say(f"States   {run.path / EVALUATION} (tacit.off_policy_evaluation.Evaluation.from_json)")
+    account.tell(run)

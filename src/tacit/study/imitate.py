@@ -376,18 +376,14 @@ def _some(days: Days, rows: slice | np.ndarray) -> Days:
 
 def _tell(narrator: Narrator, release: Release[Generator], run: RunFolder | None, account: Account) -> None:
     from tacit.methods.mobility.plan import forbidden
-    from tacit.study.account import LEDGER
-    from tacit.study.folder import CERTIFICATE, REPORT, say_private
+    from tacit.study.folder import say_private
 
     if run is not None and (run.path / "private").exists():
         say_private(run, narrator)
     narrator.say()
     for line in forbidden(release.certificate.to_json()):
         narrator.say(f"Caution  {line}.")
-    if run is None:
-        return
-    narrator.say(f"Open     {run.path / REPORT}")
-    narrator.say(f"Map      {run.path / MAP}")
-    narrator.say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
-    narrator.say(f"Days     tacit generate {run.path / FOLDER} --days 1000 --out days.csv")
-    narrator.say(f"Budget   tacit ledger show {run.path / LEDGER if account.inside else account.path}")
+    more = []
+    if run is not None:
+        more = [f"Map      {run.path / MAP}", f"Days     tacit generate {run.path / FOLDER} --days 1000 --out days.csv"]
+    account.tell(run, *more)

@@ -119,7 +119,7 @@ def _release(
                 certify(run, release.certificate)
                 page = report(release, curator.source.spec, run.path.name)
                 finish(run, dataclasses.replace(page, costs=watch.costs() if data.simulated else ()))
-    _tell(curator, release.value, run, account.path)
+    _tell(curator, release.value, run, account)
     return release
 
 
@@ -170,9 +170,7 @@ def report(release: Release[Improvement], spec: PublicSpec, title: str) -> Repor
     return Report(title=title, certificate=certificate, sections=sections, verify=VERIFY)
 
 
-def _tell(curator: Curator, value: Improvement, run: RunFolder | None, ledger: Path) -> None:
-    from tacit.study.folder import CERTIFICATE, REPORT
-
+def _tell(curator: Curator, value: Improvement, run: RunFolder | None, account: Account) -> None:
     say, statement = curator.narrator.say, value.statement
     returns, gain = statement.returns_interval, statement.gain_interval
     say()
@@ -182,10 +180,7 @@ def _tell(curator: Curator, value: Improvement, run: RunFolder | None, ledger: P
         f"{100 * statement.advice:.3g} % of the visits"
     )
     say(f"Proof    {statement}")
-    if run is not None:
-        say(f"Open     {run.path / REPORT}")
-        say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
     say(f"Acts     {'as the records do, by chance (the clone)' if value.sampled else 'with its best action'}")
     if run is not None:
         say(f"Policy   {run.path / FOLDER} (tacit play, tacit export, tacit evaluate --policy)")
-    say(f"Budget   tacit ledger show {ledger}")
+    account.tell(run)

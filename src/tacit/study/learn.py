@@ -444,10 +444,7 @@ def _require_experts(data: Trajectories, where: str) -> None:
 
 
 def _tell(curator: Curator, account: Account, shown: Mapping[str, Any], run: RunFolder) -> None:
-    from tacit.study.account import LEDGER
-    from tacit.study.folder import CERTIFICATE, REPORT
-
-    say, folder = curator.narrator.say, run.path
+    say = curator.narrator.say
     say()
     for row in shown.get("returns", ()):
         if row.role == "released":
@@ -455,9 +452,5 @@ def _tell(curator: Curator, account: Account, shown: Mapping[str, Any], run: Run
     if shown["consensus"] is not None:
         lengths = shown["consensus"].lengths
         say(f"Prefixes {int(lengths.sum()):,} steps in all, {int((lengths > 0).sum())} of {len(lengths)} not empty")
-    say(f"Open     {folder / REPORT}")
-    say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
-    if "world" in shown:
-        say(f"Play     tacit play {folder / FOLDER}")
-    say(f"Export   tacit export {folder / FOLDER} {FOLDER}.onnx")
-    say(f"Budget   tacit ledger show {folder / LEDGER if account.inside else account.path}")
+    play = (f"Play     tacit play {run.path / FOLDER}",) if "world" in shown else ()
+    account.tell(run, *play, f"Export   tacit export {run.path / FOLDER} {FOLDER}.onnx")
