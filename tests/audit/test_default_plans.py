@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tacit.evaluation import lower_bounds as rates
-from tacit.evaluation.audits import apart, bounds, mechanisms
+from tacit.evaluation.audits import bounds, mechanisms
 from tacit.evaluation.audits.cases import Asked, Case
 from tacit.evaluation.audits.findings import Audited
 from tacit.evaluation.audits.running import CASES, Effort, audit
@@ -116,9 +116,9 @@ def test_digits_tell_nothing_behind_the_lattice_and_everything_without_it(monkey
 def test_the_last_digits_of_small_sums() -> None:
     """A canary of 1: sums below 1/2 that are multiples of 2^-24, and others."""
     total = np.array([1.5, 0.25, 0.25 + 2.0**-26, 2.0**-5, 0.0])
-    told = apart.trailing(total, 1.0, 1.0)
+    told = mechanisms.trailing(total, 1.0, 1.0)
     assert told == pytest.approx([0.0, 2 * math.log(2), math.log(1e-9), 5 * math.log(2), 0.0])
-    half = apart.trailing(total[1:3], 1.0, 0.5)
+    half = mechanisms.trailing(total[1:3], 1.0, 0.5)
     assert half == pytest.approx([math.log(0.5 * 4 + 0.5), math.log(0.5)])
 
 

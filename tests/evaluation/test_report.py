@@ -23,7 +23,7 @@ from tacit.evaluation.report import Report, render
 from tacit.evaluation.report.blocks import Chart
 from tacit.evaluation.report.charts import Axis, heat_map, nice, number, shorten, upward
 from tacit.evaluation.report.evidence import Histogram, Points, Score, histogram
-from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Return, sections
+from tacit.evaluation.report.synthesis import Correlation, Curve, PlaneMap, Return, sections
 from tacit.evaluation.report.tables import correlation
 from tacit.evaluation.report.whole_trajectories import plane_of_cells
 from tacit.privacy.accounting.events import ComposedEvent, GaussianEvent, SelfComposedEvent
@@ -88,7 +88,7 @@ def full_fields(text: str = "Synthetic") -> dict[str, Any]:
         "title": f"{text} title",
         "reference": "simulated",
         "verify": (f"verify {text}",),
-        "map": Map(
+        "map": PlaneMap(
             plane_of_cells(("####", "#OO#", "####"), 0.7, (1.0, 2.0)),
             (
                 Points("Real", "reference", generator.uniform(0.4, 1.2, (50, 2))),

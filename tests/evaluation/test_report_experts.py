@@ -15,7 +15,7 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 from tacit.errors import DataError
 from tacit.evaluation.report import Report, render
 from tacit.evaluation.report.charts import vote_mark
-from tacit.evaluation.report.experts import Consensus, Played, Votes, sections, settings
+from tacit.evaluation.report.experts import PolicyReturn, ReleasedPrefixes, VotesPicture, sections, settings
 
 SCALED = {"low": [-1.0], "high": [1.0], "kind": "scaled"}
 PLAN = {
@@ -39,7 +39,7 @@ EXPERTS = {
     "assumptions": ["the logs stay secret"],
     "not_covered": ["the choice of the anchors"],
 }
-VOTES = Votes(
+VOTES = VotesPicture(
     x="angle",
     y="angular speed",
     positions=np.array([[-1.0, 0.0], [0.0, 1.0], [0.5, -1.0], [1.0, 0.5]]),
@@ -48,11 +48,11 @@ VOTES = Votes(
     share=np.array([0.95, 0.5, 0.97, 1.0]),
     error=0.012,
 )
-PREFIXES = Consensus(np.array([0.0, 12.0, 3.0]), horizon=200, threshold=441.0, experts=3_000)
+PREFIXES = ReleasedPrefixes(np.array([0.0, 12.0, 3.0]), horizon=200, threshold=441.0, experts=3_000)
 
 
-def played(role: str, mean: float) -> Played:
-    return Played(f"the {role}", role, mean, mean - 2.0, mean + 2.0)  # type: ignore[arg-type]
+def played(role: str, mean: float) -> PolicyReturn:
+    return PolicyReturn(f"the {role}", role, mean, mean - 2.0, mean + 2.0)  # type: ignore[arg-type]
 
 
 def report(text: str = "cart-pole", *, certificate: Any = EXPERTS, **changes: Any) -> Report:

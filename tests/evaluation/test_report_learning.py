@@ -13,7 +13,7 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 
 from tacit.errors import DataError
 from tacit.evaluation.report import Report, render
-from tacit.evaluation.report.learning import Learning, Outcome, sections, settings
+from tacit.evaluation.report.learning import LearningCurve, Outcome, sections, settings
 from tacit.methods.policy_gradient import Ramp, Votes
 from tacit.serialization import to_json
 
@@ -43,9 +43,9 @@ LEARNED = {
 PEOPLE = np.array([0.0, 800.0, 1600.0])
 
 
-def curve(label: str, role: str, *, spread: float = 0.0) -> Learning:
+def curve(label: str, role: str, *, spread: float = 0.0) -> LearningCurve:
     mean = np.array([22.0, 310.0, 497.0])
-    return Learning(label, role, PEOPLE, mean, mean - spread, mean + spread)  # type: ignore[arg-type]
+    return LearningCurve(label, role, PEOPLE, mean, mean - spread, mean + spread)  # type: ignore[arg-type]
 
 
 def outcome(label: str, role: str, epsilon: float | None, *, runs: int = 1, spread: float = 0.0) -> Outcome:

@@ -20,7 +20,7 @@ from tacit.agents.policies import Acting
 from tacit.agents.stacked import Stacked
 from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import Domain
-from tacit.evaluation.report.experts import Played as Row
+from tacit.evaluation.report.experts import PolicyReturn as Row
 from tacit.evaluation.report.experts import Role
 from tacit.methods import experts
 from tacit.methods.experts import Learned

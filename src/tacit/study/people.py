@@ -17,7 +17,7 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, SimulatedUsers, returns
-from tacit.evaluation.report.learning import Learning, Outcome, Role
+from tacit.evaluation.report.learning import LearningCurve, Outcome, Role
 from tacit.methods.policy_gradient import Acting, AnyPlan, Learned, Votes, fit
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.privacy.certificate.certificate import Release
@@ -108,7 +108,7 @@ class Returning:
 
 def measured(
     people: Enrolled, value: Learned, label: str, role: Role, *, evaluate: int, seed: int
-) -> tuple[Outcome, Learning, float]:
+) -> tuple[Outcome, LearningCurve, float]:
     """The outcome of one setting, its learning curve, and the standard error of the first run's return.
 
     Args:
@@ -144,7 +144,7 @@ def measured(
         averaged=float(final(greedy=False, average=True).mean()),
         runs=runs,
     )
-    curve = Learning(
+    curve = LearningCurve(
         label=label,
         role=role,
         people=value.people.astype(np.float64),
@@ -195,7 +195,7 @@ def _priced(changed: AnyPlan, plan: AnyPlan) -> AnyPlan:
     return changed.account(unit=unit, delta=delta)
 
 
-def write_scalars(folder: Path, release: Release[Learned], curves: Sequence[Learning]) -> None:
+def write_scalars(folder: Path, release: Release[Learned], curves: Sequence[LearningCurve]) -> None:
     """Write one event file.
 
     Steps are rounds for the length of a released mean, and people met for everything else.

@@ -3,8 +3,8 @@ is.
 
 Each noisy sum is rebuilt from what the certificate says of it, with the same steps, samples, clip and noise. A canary's
 contribution has the full norm and one direction in all sums; nobody else adds anything. Over Poisson samples of many
-units there is a crowd of canaries that share nothing (`audits.apart`). What a method makes of the sums is left out:
-`audits.library` audits the methods themselves.
+units there is a crowd of canaries that share nothing (`audits.mechanisms`). What a method makes of the sums is left
+out: `audits.library` audits the methods themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError
-from tacit.evaluation.audits import apart
+from tacit.evaluation.audits import mechanisms
 from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
 from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, with_noise
 from tacit.privacy.certificate.certificate import Certificate
@@ -77,15 +77,15 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
 
     sampled = any(part.participation < 1 for part in sums)
     poisson = unit.relation == "add_or_remove" and all(isinstance(part, PoissonSum) for part in sums)
-    if sampled and poisson and unit.size > apart.CROWD:
-        few = Mechanisms(queries=tuple(fitted(part, apart.CROWD) for part in sums))
+    if sampled and poisson and unit.size > mechanisms.CROWD:
+        few = Mechanisms(queries=tuple(fitted(part, mechanisms.CROWD) for part in sums))
         return Case(
             name="doors",
             words=words,
             unit=unit,
             plan=lambda epsilon, delta, canaries: few.account(unit=unit, delta=delta),
-            run=functools.partial(apart.run, unit, frozenset()),
-            crowd=apart.CROWD,
+            run=functools.partial(mechanisms.run, unit, frozenset()),
+            crowd=mechanisms.CROWD,
             published=False,
             apart=True,
             with_noise=with_noise,

@@ -14,7 +14,7 @@ from typing import Any
 from tacit import methods
 from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
-from tacit.evaluation.audits import alone, apart, bounds, certified
+from tacit.evaluation.audits import bounds, certified, mechanisms
 from tacit.evaluation.audits.cases import Asked, Case, Seen
 from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, of_plan, with_noise
 from tacit.methods import experts, synthesis
@@ -42,9 +42,9 @@ ROOM = PublicSpec(
     source="declared",
     difference=(0.01,) * 4,
 )
-PROBLEM = ope.Problem(gamma=1.0, horizon=alone.STATES, return_range=(0.0, 1.0))
-FEATURES = ope.OneHot(alone.STATES)
-DECISIONS = Policy.default(alone.ROWS, hidden=())
+PROBLEM = ope.Problem(gamma=1.0, horizon=mechanisms.STATES, return_range=(0.0, 1.0))
+FEATURES = ope.OneHot(mechanisms.STATES)
+DECISIONS = Policy.default(mechanisms.ROWS, hidden=())
 TRANSITION, PERSON = Unit("transition", "add_or_remove", POPULATION), Unit("person", "add_or_remove", POPULATION)
 EXPERT = Unit("expert", "add_or_remove", POPULATION)
 PRESENT, STEPS = 1_000, 20
@@ -58,9 +58,9 @@ def _crowded(name: str, words: str, unit: Unit, plan: Callable[[], Any], *, grad
         whole = plan().calibrate(unit=unit, epsilon=epsilon, delta=delta)
         return of_plan(whole, functools.partial(fitted, canaries=canaries))
 
-    run = functools.partial(apart.run, unit, frozenset(gradients))
+    run = functools.partial(mechanisms.run, unit, frozenset(gradients))
     return Case(
-        name, words, unit, calibrated, run, crowd=apart.CROWD, published=False, apart=True, with_noise=with_noise
+        name, words, unit, calibrated, run, crowd=mechanisms.CROWD, published=False, apart=True, with_noise=with_noise
     )
 
 
@@ -153,7 +153,7 @@ def pate_gan(name: str) -> Case:
         return of_plan(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
 
     words = "synthesis of transitions (PATE-GAN): votes of teachers, 10 steps of 600"
-    return _single(name, words, TRANSITION, plan, alone.votes, together=50, more=2, with_noise=None)
+    return _single(name, words, TRANSITION, plan, mechanisms.votes, together=50, more=2, with_noise=None)
 
 
 def _evaluated(name: str, method: str, **fields: Any) -> Case:
@@ -178,7 +178,7 @@ def visits(name: str) -> Case:
         return of_plan(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
 
     words = f"off-policy evaluation ({small.method}): one release with noise of smooth sensitivity"
-    return _single(name, words, PERSON, plan, alone.least_squares, together=100, with_noise=None)
+    return _single(name, words, PERSON, plan, mechanisms.least_squares, together=100, with_noise=None)
 
 
 def choice(name: str) -> Case:
@@ -186,14 +186,14 @@ def choice(name: str) -> Case:
     candidates = (ope.Candidate(name="a", policy=ope.Behaviour()), ope.Candidate(name="b", policy=ope.Uniform(2)))
 
     def liked(part: Once) -> Once:
-        return Once(mechanism=dataclasses.replace(part.mechanism, scores=alone.Liking()))  # type: ignore[type-var]
+        return Once(mechanism=dataclasses.replace(part.mechanism, scores=mechanisms.Liking()))  # type: ignore[type-var]
 
     def plan(epsilon: float, delta: float) -> Mechanisms:
-        small = ope.Selection(problem=PROBLEM, candidates=candidates, spec=alone.ROWS)
+        small = ope.Selection(problem=PROBLEM, candidates=candidates, spec=mechanisms.ROWS)
         return of_plan(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta), liked)
 
     words = "choice among policies: the exponential mechanism between two"
-    return _single(name, words, PERSON, plan, alone.choice, together=100, more=3, law=bounds.choice_law)
+    return _single(name, words, PERSON, plan, mechanisms.choice, together=100, more=3, law=bounds.choice_law)
 
 
 def dp_sgd(name: str) -> Case:
@@ -220,7 +220,7 @@ def consensus(name: str) -> Case:
         return Mechanisms(queries=prefixes).account(unit=EXPERT, delta=delta)
 
     words = "learning from experts (consensus): prefixes above a threshold, without the noisy gradients"
-    return _single(name, words, EXPERT, plan, alone.prefixes, together=50)
+    return _single(name, words, EXPERT, plan, mechanisms.prefixes, together=50)
 
 
 def _summed(name: str, words: str, unit: Unit = PERSON, **fields: Any) -> Case:
@@ -249,13 +249,8 @@ def pategail(name: str) -> Case:
 
 
 def _met(name: str, words: str, people: str, **fields: Any) -> Case:
-    """A case of correlated noisy sums over people who are met once; all canaries come in the first round.
-
-    Args:
-        name, words: of the case.
-        people: the field of the plan that says how many come in a round.
-        fields: all others that have no default, or a small value.
-    """
+    """A case of correlated noisy sums over people who are met once; all canaries come in the first round."""
+    # people: the field of the plan that says how many come in a round
 
     def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
         whole = _plan(name, **{people: canaries}, **fields)()
@@ -279,4 +274,4 @@ def selection(name: str) -> Case:
         return of_plan(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
 
     words = "private selection of the best of a secret number of runs"
-    return _single(name, words, TRANSITION, plan, alone.selection, with_noise=None)
+    return _single(name, words, TRANSITION, plan, mechanisms.selection, with_noise=None)

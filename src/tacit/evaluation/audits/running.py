@@ -228,8 +228,7 @@ class _Level:
 
 
 def _largest(refuted: Callable[[float], bool]) -> float | None:
-    """The largest of `FACTORS` at which an audit refutes, by bisection; None if at none that accountants have a price
-    for."""
+    """The largest of `FACTORS` at which an audit refutes, by bisection; None if at none that has a price."""
     low, high, largest = 0, len(FACTORS), None
     while low < high:
         middle = (low + high) // 2

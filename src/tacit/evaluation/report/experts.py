@@ -57,7 +57,7 @@ _LEVELS = {
 
 
 @dataclass(frozen=True)
-class Played:
+class PolicyReturn:
     """What one policy returns in the public simulator."""
 
     label: str  # of the row ("epsilon 1, released")
@@ -70,7 +70,7 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Votes:
+class VotesPicture:
     """Where experts agree, by the noisy votes at public anchor states; all of it is released."""
 
     x: str  # x, y: names of the two public dimensions of the picture
@@ -83,7 +83,7 @@ class Votes:
 
 
 @dataclass(frozen=True)
-class Consensus:
+class ReleasedPrefixes:
     """What the release of consensus prefixes let out."""
 
     lengths: Array  # [n] steps of each released prefix, in the order of the release; 0 where nothing came out
@@ -99,9 +99,9 @@ def sections(
     method: str,
     world: str | None = None,
     episodes: int = 0,
-    returns: Sequence[Played] = (),
-    votes: Votes | None = None,
-    consensus: Consensus | None = None,
+    returns: Sequence[PolicyReturn] = (),
+    votes: VotesPicture | None = None,
+    consensus: ReleasedPrefixes | None = None,
 ) -> tuple[Section, ...]:
     """What the page of a policy learned from experts says besides the promise.
 
@@ -148,7 +148,7 @@ def sections(
 
 
 def _answer(
-    world: str | None, returns: Sequence[Played], votes: Votes | None, consensus: Consensus | None
+    world: str | None, returns: Sequence[PolicyReturn], votes: VotesPicture | None, consensus: ReleasedPrefixes | None
 ) -> tuple[str, list[tuple[str, str, str]]]:
     """The headline and the large figures."""
     headline, figures = "One policy, learned from what many experts do.", []
@@ -173,7 +173,7 @@ def _answer(
     return headline, figures
 
 
-def _compared(world: str | None, rows: Sequence[Played], *, cut: bool) -> Section:
+def _compared(world: str | None, rows: Sequence[PolicyReturn], *, cut: bool) -> Section:
     """What the release returns beside others; no block without others."""
     content: list[Block] = []
     if len(rows) > 1:
@@ -196,13 +196,13 @@ def _compared(world: str | None, rows: Sequence[Played], *, cut: bool) -> Sectio
     return Section("What it returns, and what privacy cost", grid(content, wide=True), lead, "returns", before=True)
 
 
-def _row(row: Played) -> Row:
+def _row(row: PolicyReturn) -> Row:
     mean, low, high = (number(value, 4) for value in (row.mean, row.low, row.high))
     kind = "synthetic" if row.role == "released" else "control"
     return Row(row.label, {"Return": mean, "Range": f"{low} to {high}"}, kind=kind)
 
 
-def _agreement(votes: Votes, certificate: Certified) -> Section:
+def _agreement(votes: VotesPicture, certificate: Certified) -> Section:
     marks = [(f"action {action}", *charts.vote_mark(action)) for action in range(votes.actions)]
     drawings = [
         Chart("What they choose", "at public states, over two of their dimensions", _choices(votes), marks),
@@ -212,7 +212,7 @@ def _agreement(votes: Votes, certificate: Certified) -> Section:
     return Section("Where the experts agree", grid(drawings, wide=True), lead, "agreement", before=True)
 
 
-def _votes_lead(votes: Votes, certificate: Certified) -> str:
+def _votes_lead(votes: VotesPicture, certificate: Certified) -> str:
     count, error, population = len(votes.share), 100 * votes.error, int(certificate["unit"]["population"])
     noise = f"Noise moves a share by about ± {error:.2g} percentage points." if error > 0 else "There is no noise."
     if votes.error > _MUCH:
@@ -229,7 +229,7 @@ def _votes_lead(votes: Votes, certificate: Certified) -> str:
     )
 
 
-def _choices(votes: Votes) -> str:
+def _choices(votes: VotesPicture) -> str:
     choice = votes.choice.astype(int)
     shares = 100 * np.bincount(choice, minlength=votes.actions) / len(choice)
     split = "; ".join(f"action {action} at {share:.0f} %" for action, share in enumerate(shares))
@@ -244,7 +244,7 @@ def _choices(votes: Votes) -> str:
     )
 
 
-def _shares(votes: Votes) -> str:
+def _shares(votes: VotesPicture) -> str:
     edges = np.linspace(1 / votes.actions, 1.0, _BINS + 1)
     counts, _ = np.histogram(np.clip(votes.share, edges[0], edges[-1]), bins=edges)
     middle = 100 * float(np.median(votes.share))
@@ -258,7 +258,7 @@ def _shares(votes: Votes) -> str:
     )
 
 
-def _prefixes(consensus: Consensus, level: Level) -> Section:
+def _prefixes(consensus: ReleasedPrefixes, level: Level) -> Section:
     lengths = np.sort(consensus.lengths)[::-1]
     count, steps, longest = len(lengths), int(lengths.sum()), float(lengths[0])
     drawn = charts.bars(
@@ -279,7 +279,7 @@ def _prefixes(consensus: Consensus, level: Level) -> Section:
     return Section("What went out word for word", content, lead, "consensus", before=True)
 
 
-def _prefixes_lead(consensus: Consensus, level: Level) -> str:
+def _prefixes_lead(consensus: ReleasedPrefixes, level: Level) -> str:
     opening = {
         "logs": "Beginnings of trajectories that clones of the experts played in a public simulator, released",
         "policies": "Beginnings of trajectories out of the experts' own logs, published as they are",
@@ -314,7 +314,7 @@ def settings(certificate: Certified) -> list[tuple[str, str, str]]:
 # What a report shows of a released value.
 
 
-def votes_of(value: Learned, dimensions: Sequence[str] = ()) -> Votes | None:
+def votes_of(value: Learned, dimensions: Sequence[str] = ()) -> VotesPicture | None:
     """The picture of where experts agree, over the two of these dimensions that tell most of their choice."""
     if value.agreement is None:
         return None
@@ -330,7 +330,7 @@ def votes_of(value: Learned, dimensions: Sequence[str] = ()) -> Votes | None:
         if len(names) != states.shape[1]:
             names = [f"observation_{k}" for k in range(states.shape[1])]
     shown = slice(_MARKS)
-    return Votes(
+    return VotesPicture(
         x=names[i],
         y=names[j],
         positions=states[shown][:, [i, j]].astype(np.float64),
@@ -351,11 +351,11 @@ def telling(states: Array, shares: Array) -> tuple[int, int]:
     return first, second
 
 
-def consensus_of(value: Learned) -> Consensus | None:
+def consensus_of(value: Learned) -> ReleasedPrefixes | None:
     """The lengths of the prefixes that were released, beside the threshold."""
     if value.prefixes is None:
         return None
     part: Any = value.plan.parts()[0]  # the prefixes come first
-    return Consensus(
+    return ReleasedPrefixes(
         value.prefixes[0].lengths.astype(np.float64), part.horizon, part.thresholds.threshold, part.experts
     )

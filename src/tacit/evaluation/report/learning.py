@@ -19,7 +19,7 @@ _KINDS: dict[str, Kind] = {"released": "synthetic", "ceiling": "reference"}
 
 
 @dataclass(frozen=True)
-class Learning:
+class LearningCurve:
     """How one setting learned: the return of the policies that it released on the way."""
 
     label: str  # of the setting ("epsilon 2")
@@ -55,7 +55,7 @@ def sections(
     evaluated: int,
     error: float,
     outcomes: Sequence[Outcome],
-    curves: Sequence[Learning] = (),
+    curves: Sequence[LearningCurve] = (),
 ) -> tuple[Section, ...]:
     """What the page of a learned policy says besides the promise. Returns are measured on simulated people alone.
 
@@ -119,7 +119,7 @@ def settings(certificate: Certified) -> list[tuple[str, str, str]]:
     return blocks.pairs(certificate, unused, plan=used)
 
 
-def _learned(outcomes: Sequence[Outcome], curves: Sequence[Learning]) -> Section:
+def _learned(outcomes: Sequence[Outcome], curves: Sequence[LearningCurve]) -> Section:
     """Learning curves and what every setting came to; no block without curves."""
     lead = "Policies that were released on the way, on simulated people whom no training met."
     if any(row.role in ("ceiling", "floor") for row in outcomes):
@@ -134,7 +134,7 @@ def _learned(outcomes: Sequence[Outcome], curves: Sequence[Learning]) -> Section
     return Section("How it learned, and what privacy cost", shown, lead, "learning", before=True)
 
 
-def _curves(curves: Sequence[Learning]) -> Chart:
+def _curves(curves: Sequence[LearningCurve]) -> Chart:
     style = styles((curve.label, _KINDS.get(curve.role, "control")) for curve in curves)
     lines = [
         Line(

@@ -43,7 +43,7 @@ _NO_RECORDS = Banner(
 
 
 @dataclass(frozen=True)
-class Map:
+class PlaneMap:
     """Tables drawn over a plane with walls, one panel each."""
 
     plane: Plane
@@ -99,7 +99,7 @@ def sections(
     *,
     drawn: str = "",
     reference: Reference | None = None,
-    map: Map | None = None,
+    map: PlaneMap | None = None,
     scores: Sequence[Score] = (),
     marginals: Sequence[Histogram] = (),
     correlation: Correlation | None = None,
@@ -210,7 +210,7 @@ def _worth(returns: Sequence[Return], scores: Sequence[Score], unit: str) -> tup
     return "not measured here", "try it in your own environment, or compare with public rows"
 
 
-def _map(drawn: Map | None) -> Section:
+def _map(drawn: PlaneMap | None) -> Section:
     drawings = []
     if drawn is not None:
         style = styles((panel.label, panel.kind) for panel in drawn.panels)

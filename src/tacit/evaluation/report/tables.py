@@ -26,7 +26,7 @@ from tacit.evaluation.fidelity import (
 from tacit.evaluation.neighbours import nearest_records
 from tacit.evaluation.report.charts import Axis, Kind
 from tacit.evaluation.report.evidence import Histogram, Points, Score, histogram
-from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Return
+from tacit.evaluation.report.synthesis import Correlation, Curve, PlaneMap, Return
 from tacit.evaluation.report.whole_trajectories import (
     Drawing,
     WholeTrajectories,
@@ -264,7 +264,7 @@ def curves(
     )
 
 
-def plane_map(world: PlaneWorld, panels: Sequence[tuple[str, Kind, Table]], *, seed: int) -> Map:
+def plane_map(world: PlaneWorld, panels: Sequence[tuple[str, Kind, Table]], *, seed: int) -> PlaneMap:
     """Positions of some rows of each (label, kind, table) over the world's plane."""
     generator = np.random.default_rng(seed)
     points = []
@@ -272,7 +272,7 @@ def plane_map(world: PlaneWorld, panels: Sequence[tuple[str, Kind, Table]], *, s
         positions = np.asarray(table["observations"])
         chosen = generator.choice(len(positions), size=min(_POINTS, len(positions)), replace=False)
         points.append(Points(label, kind, positions[np.sort(chosen), :2].astype(np.float64).round(3)))
-    return Map(plane_of_cells(world.cells, world.origin, world.goal), points)
+    return PlaneMap(plane_of_cells(world.cells, world.origin, world.goal), points)
 
 
 def _names(spec: PublicSpec) -> list[tuple[str, str]]:
