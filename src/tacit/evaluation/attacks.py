@@ -134,13 +134,7 @@ def likelihood_ratios(shadow: Trials, target: Trials) -> Floats:
 
 
 def attack(
-    shadow: Trials,
-    target: Trials,
-    *,
-    delta: float,
-    confidence: float = 0.95,
-    fpr: float = 0.01,
-    seed: int = 0,
+    shadow: Trials, target: Trials, *, delta: float, confidence: float = 0.95, fpr: float = 0.01, seed: int = 0
 ) -> Attack:
     """LiRA on target runs, calibrated on shadow runs.
 

@@ -62,12 +62,7 @@ def bootstrap(scores: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2
 
 
 def ratio(
-    own: npt.ArrayLike,
-    reference: npt.ArrayLike,
-    *,
-    confidence: float = 0.95,
-    draws: int = 2_000,
-    seed: int = 0,
+    own: npt.ArrayLike, reference: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2_000, seed: int = 0
 ) -> Estimate:
     """The interquartile mean of some runs over that of others, such as returns on synthetic over those on real data.
 

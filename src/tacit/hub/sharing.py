@@ -38,18 +38,7 @@ _MADE = frozenset({CARD, DATASHEET, CROISSANT})
 """What is made from the certificate, wherever it is needed: it is in no manifest, and never fetched."""
 _PAGES = frozenset({"report.html", "map.html"})
 """Sent to be looked at, and never fetched: a page may hold a script."""
-_PUBLIC = frozenset(
-    {
-        *_RELEASE,
-        ROWS,
-        DATASHEET,
-        CROISSANT,
-        *_PAGES,
-        "certificate.md",
-        "evaluation.json",
-        "audit.json",
-    }
-)
+_PUBLIC = frozenset({*_RELEASE, ROWS, DATASHEET, CROISSANT, *_PAGES, "certificate.md", "evaluation.json", "audit.json"})
 _KEPT = frozenset({"run.json", "ledger", "private", "checkpoint", "tensorboard"})
 """Parts of a run folder that stay at home: some are private, none is a release."""
 _MOST_FILES, _MOST_BYTES = 64, 64 * 2**30

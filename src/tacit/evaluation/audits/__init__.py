@@ -22,19 +22,7 @@ if TYPE_CHECKING:
 
 _LATER = ("FULL", "QUICK", "Effort", "audit")
 
-__all__ = [
-    "FILE",
-    "FULL",
-    "QUICK",
-    "Audited",
-    "Effort",
-    "Finding",
-    "audit",
-    "beside",
-    "load",
-    "save",
-    "sentences",
-]
+__all__ = ["FILE", "FULL", "QUICK", "Audited", "Effort", "Finding", "audit", "beside", "load", "save", "sentences"]
 
 
 def __getattr__(name: str) -> Any:

@@ -53,11 +53,7 @@ def _answer(value: Improvement) -> Section:
             f"of the records' own decisions, {number(returns.low)} to {number(returns.high)}",
         ),
         ("Gain", f"at least {number(gain.low)}", f"where the {what} is followed in {share}; {about}"),
-        (
-            "Trust in the model",
-            number(value.plan.kappa),
-            trust,
-        ),
+        ("Trust in the model", number(value.plan.kappa), trust),
     ]
     shown = (Text([str(said)]), Facts(figures), _bounds(said, f"with {what}"), Text([gain.words], "details"))
     return blocks.opening(_HEADLINES[said.verdict], shown, eyebrow="What is proven", hero="The statement")

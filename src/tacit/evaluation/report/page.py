@@ -16,19 +16,7 @@ from markupsafe import Markup
 from tacit.errors import CertificateError
 from tacit.evaluation.audits.findings import WAYS, Audited
 from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import (
-    Banner,
-    Block,
-    Chart,
-    Facts,
-    Notes,
-    Report,
-    Row,
-    Section,
-    Text,
-    grid,
-    tabled,
-)
+from tacit.evaluation.report.blocks import Banner, Block, Chart, Facts, Notes, Report, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import Axis, Line, number, upward
 from tacit.privacy.certificate import markdown
 from tacit.privacy.certificate.markdown import besides
@@ -147,10 +135,7 @@ def _broken(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     method, eyebrow = certificate.get("method", ""), "What was claimed, and does not hold"
     hero = [Text([method], "method")] if method else []
     words = "Nothing can be promised: a condition of the proof was broken, and the certificate below says which."
-    return (
-        Section(title, hero, hero="The promise", eyebrow=eyebrow, broken=True),
-        _meaning(certificate, [words], []),
-    )
+    return (Section(title, hero, hero="The promise", eyebrow=eyebrow, broken=True), _meaning(certificate, [words], []))
 
 
 def _meaning(certificate: Mapping[str, Any], words: Sequence[str], drawings: Sequence[Block]) -> Section:

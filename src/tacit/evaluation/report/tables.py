@@ -149,10 +149,7 @@ def closeness(
     """
     words = {
         "marginal": ("Marginal", "each column on its own: mean of 1 - KS distance; 1 is equal"),
-        "correlation": (
-            "Correlation",
-            "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal",
-        ),
+        "correlation": ("Correlation", "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal"),
     }
     best = ceiling(reference, seed=seed, spec=spec)
     return _scores(words, lambda table: fidelity(reference, table, spec=spec), synthetic, controls, rivals, best)
@@ -238,11 +235,7 @@ def untaught(world: PlaneWorld, *, seed: int, episodes: int) -> tuple[Return, ..
 
 
 def curves(
-    world: PlaneWorld,
-    stages: Mapping[int, Sequence[tuple[str, Kind, Policies]]],
-    *,
-    seed: int,
-    episodes: int,
+    world: PlaneWorld, stages: Mapping[int, Sequence[tuple[str, Kind, Policies]]], *, seed: int, episodes: int
 ) -> tuple[Curve, ...]:
     """Return from all starts against the length of training: whole runs of each length, never checkpoints of one.
 
@@ -324,10 +317,7 @@ def picture(reference: Table, synthetic: Table, *, seed: int, rows: int = 500) -
     if count < _FEWEST:
         return ()
     (real, drawn) = tsne(tables, rows=count, seed=seed).values()
-    return (
-        Points("Protected rows", "reference", real.round(2)),
-        Points("Synthetic rows", "synthetic", drawn.round(2)),
-    )
+    return (Points("Protected rows", "reference", real.round(2)), Points("Synthetic rows", "synthetic", drawn.round(2)))
 
 
 def curators(spec: PublicSpec, synthetic: Table, real: Table, holdout: Table | None, *, seed: int) -> dict[str, float]:
