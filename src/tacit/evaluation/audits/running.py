@@ -158,10 +158,11 @@ def audit(
                     for one in (crowds if case.apart else first)
                 ]
             )
-            worlds = _worlds(again)
             if case.apart:  # of canaries that were out, and of those that were in
                 scores, present = _crowd(again, "scores")
                 worlds = [scores[~present], scores[present]]
+            else:
+                worlds = _worlds(again)
         return max(level.by_law(*worlds) or 0.0, level.any_mechanism(*worlds)) > bound.epsilon
 
     return Audited(
