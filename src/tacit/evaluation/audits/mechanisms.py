@@ -108,7 +108,7 @@ def votes(unit: Unit, plan: Mechanisms, asked: Asked) -> Seen:
     # A vault takes one ledger here, so a run is a part of a plan that holds as many copies of it as there are runs.
     (part,) = plan.queries
     copies = tuple(dataclasses.replace(part, name=f"{part.name} {r}") for r in range(asked.replicates))
-    many = Mechanisms(queries=copies).account(unit=unit, delta=plan.delta or 0.0)
+    many = Mechanisms(queries=copies).account(unit=unit, delta=plan.delta)
     count, scale = part.teachers, calibrated(part.noise_multiplier, part.name) * math.sqrt(part.queries)
     scores = np.zeros((asked.replicates, 1))
     with ledgers(unit, 1) as ((ledger,), _):
