@@ -97,7 +97,7 @@ def test_an_interrupted_run_is_resumed(words: list[str], tmp_path: Path, monkeyp
 def test_a_dry_run_opens_no_text(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "records" / "reviews.csv").unlink()
     assert main([*words, "--dry-run"]) == 0
-    assert "no record was read" in capsys.readouterr().out
+    assert "no private record was read" in capsys.readouterr().out
     assert not (tmp_path / "run").exists()
 
 

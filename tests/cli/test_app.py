@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import is_dataclass
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_what_may_be_left_out_is_told_in_the_words_of_what_it_takes(capsys: pyte
         ["demo", "--out", "x", "--epsilon", "much"],
         ["demo", "--out", "x", "--surprise"],
         ["certificate", "verify"],
-        [*SYNTHESIZE, "--unit", "patient"],
+        [*SYNTHESIZE],
         [*SYNTHESIZE, "--unit", "patient", "--relation", "close"],
     ],
 )
@@ -69,7 +70,7 @@ def failing(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
     def run(command: object) -> None:
         raise error
 
-    monkeypatch.setattr(app, "_run", run)
+    monkeypatch.setattr(app, "import_module", lambda name: SimpleNamespace(show_ledger=run))
     return main(["ledger", "show", "x"])
 
 
@@ -171,7 +172,7 @@ def test_every_command_is_run_by_something() -> None:
         ("imitate a.csv b.csv", ("--epsilon", "--out"), ("--population", "--zone", "the public grid", "--ledger")),
         ("imitate --city 300", ("--epsilon", "--out"), ()),
         ("learn logs --method consensus", ("--epsilon", "--out"), ()),
-        ("synthesize d --method pre-pate-gan", ("--relation", "--population"), ("--public", "--provenance")),
+        ("synthesize d --method pre-pate-gan", ("--unit", "--population"), ()),
         ("evaluate d --method ssp --policy uniform", ("--gamma", "--horizon"), ()),
         ("data import a.parquet", ("--unit", "--out"), ("--spec",)),
         ("certificate sign c.json", ("--private-key", "--out"), ()),

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,9 +22,11 @@ TRACED = {**os.environ, "TACIT_TRACEBACK": "1"}
 
 LONG = """
 import sys
+from types import SimpleNamespace
 from tacit.cli import app, console, main
 
-app._run = lambda command: [console.say("y" * 999) for _ in range(9_999)]
+long = lambda command: [console.say("y" * 999) for _ in range(9_999)]
+app.import_module = lambda name: SimpleNamespace(show=long)
 sys.exit(main(["certificate", "show", "x"]))
 """
 
@@ -104,6 +107,6 @@ def test_a_broken_pipe_to_somebody_else_is_told(
     def run(command: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(app, "_run", run)
+    monkeypatch.setattr(app, "import_module", lambda name: SimpleNamespace(show_ledger=run))
     assert main(["ledger", "show", "x"]) == UNREAD
     assert capsys.readouterr().err == "tacit: A process that worked for this command has ended; try again.\n"

@@ -85,7 +85,7 @@ def test_a_dry_run_prints_the_promise_and_opens_no_file(tmp_path: Path, capsys: 
     assert "promises (2, 1e-05)-differential privacy to every rider." in out
     assert "Protected: everything of one rider." in out
     assert "simulated" not in out
-    assert out.endswith("Dry run: no record was read and nothing was spent.\n")
+    assert out.endswith("Dry run: no private record was read and nothing was spent.\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -82,7 +82,7 @@ def test_a_dry_run_prints_the_promise_and_opens_no_log(tmp_path: Path, capsys: p
     assert "1 noisy sum(s) over every doctor" in out
     assert "Protected: everything in one expert's log." in out
     assert "simulated" not in out
-    assert out.endswith("Dry run: no record was read and nothing was spent.\n")
+    assert out.endswith("Dry run: no private record was read and nothing was spent.\n")
     assert list(tmp_path.iterdir()) == [logs]
 
 

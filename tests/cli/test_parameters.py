@@ -14,13 +14,13 @@ import pytest
 
 import tacit.methods
 from tacit import methods, serialization
-from tacit.cli import app, main, options, plan_declarations, verbs
+from tacit.cli import app, main, options, verbs
 from tacit.cli.options import PlanCommand, configured
 from tacit.parameters import Parameter, parameters, written
 from tacit.privacy.vault import plan as plans
 
 COMMANDS: dict[methods.Task, type[PlanCommand]] = {
-    "synthesize": plan_declarations.Synthesize,
+    "synthesize": verbs.Synthesize,
     "evaluate": verbs.Evaluate,
     "improve": verbs.Improve,
     "train": verbs.Train,

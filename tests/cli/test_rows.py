@@ -99,7 +99,8 @@ def test_another_format_is_written_instead(tmp_path: Path, capsys: pytest.Captur
 def test_what_cannot_be_written_is_refused_before_anything_is_spent(
     words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = ["synthesize", str(tmp_path / "a"), *PROMISE, "--delta", "1e-4", *words[2:], "--out"]
+    assert main(["data", "maze", "--out", str(tmp_path / "a"), "--steps", "20"]) == 0
+    line = ["synthesize", str(tmp_path / "a"), "--unit", "transition", *PROMISE[2:], *words[2:], "--out"]
     assert main([*line, str(tmp_path / words[1])]) == 2
     assert message in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -10,7 +10,7 @@ import pytest
 
 from tacit import hub
 from tacit.cli.app import main
-from tacit.cli.synthesis_runs import draw, joined
+from tacit.cli.sample import draw, joined
 from tacit.data import Box, PublicSpec, Trajectories
 from tacit.methods.synthesis import TransitionsPlan, fit
 from tacit.privacy.ledger.ledger import Ledger

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tacit.cli.app import main
-from tacit.cli.shards import Lead
 from tacit.data import Box, Discrete, PublicSpec
 from tacit.data.sources import shards
 from tacit.errors import FileError
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.study.records import Lead
 
 SPEC = PublicSpec(
     observation=Box((-5.0,), (5.0,)),

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.cli import main, synthesis_plan
+from tacit.cli import main
 from tacit.methods.synthesis.plan import Pretraining
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.study import synthesis_plans
 
 CANARY = "Ursula-4711"
 SPEC = {
@@ -167,7 +168,7 @@ def test_a_slip_binds_no_ledger_and_takes_no_place(
 def test_public_records_start_the_training(
     records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(synthesis_plan, "Pretraining", functools.partial(Pretraining, steps=21))
+    monkeypatch.setattr(synthesis_plans, "Pretraining", functools.partial(Pretraining, steps=21))
     write_records(tmp_path / "public.csv", seed=1)
     import_ = [
         "data",

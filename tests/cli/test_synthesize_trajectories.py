@@ -231,6 +231,7 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
 ) -> None:
     size = ("--layout", "ring", "--episodes")
     assert main(["data", "maze", *size, "40", "--out", str(tmp_path / "ways")]) == 0
+    assert main(["data", "maze", *size, "5", "--seed", "3", "--out", str(tmp_path / "more")]) == 0
     assert main(["data", "maze", *size, "5", "--mazes", "3", "--seed", "7", "--out", str(tmp_path / "mazes")]) == 0
     assert "one unit per maze" in capsys.readouterr().out
     worlds = Trajectories.open(tmp_path / "mazes").by_unit()
@@ -251,7 +252,7 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
     for wrong, words in (
         ([*told, *out], "no public worlds"),
         ([*told, *public, "--no-rake", *out], "no public worlds"),
-        ([*told, "--public", str(tmp_path / "ways"), "--provenance", "Not worlds.", *out], "no public worlds"),
+        ([*told, "--public", str(tmp_path / "more"), "--provenance", "Not worlds.", *out], "no public worlds"),
         ([*told, *public, "--steps", "5", *out], "--steps has no meaning here"),
     ):
         wrong[-1] = str(tmp_path / "other")

@@ -69,5 +69,12 @@ def test_one_file_and_one_entry_make_a_method(tmp_path: Path) -> None:
 def test_its_options_are_its_own(tmp_path: Path) -> None:
     shown = " ".join(run(["synthesize", "--help"]).stdout.replace("│", " ").split())
     assert "toy: how many records are drawn from the noisy marginals." in shown
-    refused = run(["synthesize", str(tmp_path), *PROMISE, "--method", "mst", "--records", "3", "--out", "never"])
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC))
+    write_records(tmp_path / "visits.csv")
+    words = ["data", "import", str(tmp_path / "visits.csv"), "--spec", str(tmp_path / "spec.json")]
+    visits = str(tmp_path / "visits")
+    refused = run(
+        [*words, "--unit", "patient", "--out", visits],
+        ["synthesize", visits, *PROMISE, "--method", "mst", "--records", "3", "--out", "never"],
+    )
     assert "--records has no meaning here; expected it with a method that has it, not mst" in refused.stderr

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import data_declarations, declarations, plan_declarations, sharing, verbs
+from tacit.cli import data_declarations, declarations, sharing, verbs
 from tacit.cli.console import complain, say
 from tacit.cli.options import PlanCommand, config_of, configured, placeholders
 from tacit.errors import TacitError
@@ -54,17 +54,17 @@ _OPTIONAL = {
 }
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
-    plan_declarations.Demo: "demo.demo",
+    declarations.Demo: "demo.demo",
     data_declarations.DataMaze: "data.maze",
     data_declarations.DataChain: "data.chain",
     data_declarations.DataClinic: "data.clinic",
     data_declarations.DataInspect: "data.inspect",
     data_declarations.DataOverlap: "data.overlap",
     data_declarations.DataImport: "imports.import_",
-    data_declarations.DataShard: "shards.shard",
+    data_declarations.DataShard: "data.shard",
     data_declarations.SpecInit: "spec.init",
     data_declarations.SpecCheck: "spec.check",
-    plan_declarations.Synthesize: "synthesize.synthesize",
+    verbs.Synthesize: "verbs.run",
     verbs.Evaluate: "verbs.run",
     verbs.Improve: "verbs.run",
     verbs.Imitate: "verbs.run",
@@ -76,7 +76,7 @@ FUNCTIONS: dict[type, str] = {
     declarations.Map: "generate.draw",
     declarations.Play: "policies.play",
     declarations.Export: "policies.export",
-    declarations.Sample: "synthesis_runs.sample",
+    declarations.Sample: "sample.sample",
     declarations.Report: "audit.report",
     declarations.Audit: "audit.audit",
     declarations.CertificateShow: "certificate.show",
@@ -92,7 +92,6 @@ FUNCTIONS: dict[type, str] = {
 _CONFIGURED = {kind.__name__.lower(): kind for kind in FUNCTIONS if issubclass(kind, PlanCommand)}
 """Commands that take --config, by their words."""
 _CONDITIONAL: dict[str, tuple[type, str]] = {
-    "synthesize": (plan_declarations.Synthesize, "synthesize"),
     "imitate": (verbs.Imitate, "verbs"),
     "data import": (data_declarations.DataImport, "imports"),
 }
@@ -230,7 +229,8 @@ def _complain_of_more(words: list[str]) -> None:
 
 def _guarded(command: object) -> int:
     try:
-        _run(command)
+        module, _, function = FUNCTIONS[type(command)].partition(".")
+        getattr(import_module(f"tacit.cli.{module}"), function)(command)  # loaded with whatever it needs
         sys.stdout.flush()
         return 0
     except TacitError as error:
@@ -260,9 +260,3 @@ def _guarded(command: object) -> int:
         kind = type(error).__name__
         complain(f"Unexpected {kind}; set TACIT_TRACEBACK=1 to see where (the text may quote records) and report it.")
         return UNEXPECTED
-
-
-def _run(command: object) -> None:
-    """Load the module of the command, with whatever it needs, and call its function."""
-    module, _, function = FUNCTIONS[type(command)].partition(".")
-    getattr(import_module(f"tacit.cli.{module}"), function)(command)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit import plain_files
 from tacit.cli.console import progress, say, say_json
-from tacit.cli.data_declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap
+from tacit.cli.data_declarations import DataChain, DataClinic, DataInspect, DataMaze, DataOverlap, DataShard
 from tacit.data import fields_of
 from tacit.data.sources.tables import parquet_description
 from tacit.data.spec import PublicSpec
@@ -22,6 +22,7 @@ from tacit.errors import DataError, FileError
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.study import simulators
 from tacit.study.folder import CERTIFICATE
+from tacit.study.words import refused
 
 MINARI_METADATA = Path("data", "metadata.json")
 """In the folder of a Minari dataset."""
@@ -227,6 +228,39 @@ def _minari_layout(path: Path) -> str:
         f'Read it with tacit.Trajectories.from_minari("{path.name}", unit="unit", root="{path.parent}"),\n'
         "whose to_parquet writes a file that every tool reads as it is meant."
     )
+
+
+def shard(command: DataShard) -> None:
+    """Deal the rows of Parquet files to shards.
+
+    Raises:
+        DataError: a column is missing, or there are no public bounds.
+        PlanError: there is no file, or the number of shards is out of range.
+        FileError: a file is missing or damaged, or the folder exists.
+    """
+    from tacit.data import spec_files
+    from tacit.data.sources import shards
+    from tacit.data.sources.files import described_spec
+
+    if not command.files:
+        raise refused("data shard", "there is no file", "Parquet files, globs or folders", "name them")
+    spec = described_spec(command.files) if command.spec is None else spec_files.read(command.spec)
+    with progress(f"Dealing the rows to {command.shards:,} shards"):
+        shards.write(
+            command.files,
+            command.out,
+            unit=command.unit,
+            shards=command.shards,
+            spec=spec,
+            episode=command.episode,
+            time=command.time,
+            fields=command.fields,
+            unit_key=command.unit_key,
+            simulated=command.simulated,
+            memory=command.memory,
+        )
+    what = "simulated records" if command.simulated else "the private records: keep it where they may be"
+    say(f"Wrote {command.out} ({what}).")
 
 
 def overlap(command: DataOverlap) -> None:

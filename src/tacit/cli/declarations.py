@@ -8,19 +8,50 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
+from tacit.cli import options
 from tacit.cli.data_declarations import Data, Spec
-from tacit.cli.plan_declarations import Demo, RowsFormat, Synthesize
 from tacit.cli.sharing import Hub
-from tacit.cli.verbs import Align, Evaluate, Imitate, Improve, Learn, Train
-from tacit.methods import list_audits
+from tacit.cli.verbs import Align, Evaluate, Imitate, Improve, Learn, Synthesize, Train
+from tacit.methods import list_audits, list_baselines
+from tacit.study.synthesis_report import RowsFormat
 
 if TYPE_CHECKING:
     Audited = str
+    Baseline = str
 else:
     Audited = Literal[list_audits()]
     """What `tacit audit --methods` takes."""
+    Baseline = Literal[list_baselines()]
+    """What `tacit demo --compare` takes."""
 Format = Literal["csv", "geojson", "geoparquet", "trips-json", "od", "visits", "minari"]
 """What `tacit generate` writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(options.PlanCommand):
+    """The whole library in two minutes: simulated private maze data, a synthetic dataset, its report and certificate.
+
+    Args:
+        out: folder of the run; everything is written there.
+        epsilon: the promise to every transition, at delta 1e-7.
+        seed: of the simulated data, of sampling and of the agents (never of the privacy noise, which is secret).
+        quick: a tiny run of seconds, to see that everything works; its figures mean nothing.
+        full: more steps, rows and agents, for better figures in six minutes or so.
+        compare: other synthesizers to learn from the same data at the same epsilon: mst, aim, pgm, privsyn, pate-gan.
+        audit: also attack the release, and train once more with planted records for a lower bound on epsilon.
+        format: of the synthetic rows: "parquet" (rows.parquet), "csv", "npz" or "folder" (tacit's own format).
+        resume: go on with a run that was interrupted.
+    """
+
+    out: Path
+    epsilon: float = 1.0
+    seed: int = 0
+    quick: bool = False
+    full: bool = False
+    compare: tuple[Baseline, ...] = ()
+    audit: bool = False
+    format: RowsFormat = "parquet"
+    resume: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from tacit.cli import synthesis_runs
-from tacit.cli.console import progress, say
+from tacit.cli.console import Console, progress, say
 from tacit.cli.data import simulate
+from tacit.cli.declarations import Baseline, Demo
 from tacit.cli.options import refused
-from tacit.cli.plan_declarations import Baseline, Demo
-from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, fit_of
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import PlaneWorld
@@ -23,24 +22,27 @@ from tacit.evaluation.canaries import GradientScores, leaps
 from tacit.evaluation.membership import attack, losses
 from tacit.evaluation.neighbours import nearest_records
 from tacit.evaluation.one_run import audit, plant
-from tacit.evaluation.report import tables
+from tacit.evaluation.report import Report, tables
 from tacit.evaluation.report.charts import Kind
 from tacit.evaluation.report.evidence import Cost, Guessed, Planted
 from tacit.evaluation.report.tables import Table
-from tacit.methods import synthesis
-from tacit.methods.synthesis import Raking, Synthesizer, TransitionsPlan, fit
+from tacit.evaluation.sequences import Sequences
+from tacit.methods import find_method, load, synthesis
+from tacit.methods.synthesis import Raking, Synthesizer, TransitionsPlan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
-from tacit.study import simulators
-from tacit.study.account import promised, thrown_away
-from tacit.study.folder import RunFolder, Stopwatch, finish, require_free, settings_of
+from tacit.study import simulators, synthesis_report
+from tacit.study.account import LEDGER, Words, promised, thrown_away
+from tacit.study.folder import Stopwatch, require_free, settings_of
 from tacit.study.narration import Advance
+from tacit.study.study import Study
+from tacit.study.synthesis_plans import PRIVORL, baseline_plan
+from tacit.study.synthesis_report import Synthesis
+from tacit.study.synthesize import TRAINING, release
 from tacit.units import Unit
 
 LAYOUT, DELTA = "umaze", 1e-7
-TRAINING, SAMPLING = "Training with privacy", "Sampling"
 PUBLIC = 300
 """Rows of the same world that the attacker has."""
 
@@ -131,28 +133,44 @@ def demo(command: Demo) -> None:
     if command.quick and command.full:
         raise refused("demo", "--quick and --full exclude each other", "one of them or neither", "leave one out")
     watch, size = Stopwatch(), QUICK if command.quick else FULL if command.full else USUAL
-    settings = settings_of(command, "format")
-    unit = Unit("transition", "add_or_remove", size.population)
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
-    synthesis_runs.require_folder(command.out, "demo")
-    synthesis_runs.require_form(command.format, size.rows, "rows", "demo")
+    synthesis_report.require_folder(command.out, "demo")
+    synthesis_report.require_form(command.format, size.rows, "rows", "demo")
     require_free(command.out, resume=command.resume)
     with _step(watch, "Calibrating the noise"):
+        unit = Unit("transition", "add_or_remove", size.population)
         plan = _raked(size).calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
     say(str(plan))
     say(f"Network: {plan.width} units wide, {plan.depth} blocks deep. Private rows: {size.population:,}.")
-    run = RunFolder.begin(command.out, "demo", settings, resume=command.resume)
-    if run.read()["finished"]:
-        say("The run was finished already.")
-    else:
-        with _step(watch, f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
-            data = simulate(LAYOUT, size.population, seed=command.seed)
-        release = _release(run, plan, data, watch, command)
-        sections = _sections(command, run, release, data, size, watch)
-        costs = (synthesis_runs.size_of(release), *watch.costs())
-        finish(run, synthesis_runs.report(release, f"{LAYOUT} maze, synthetic", size.rows, sections, costs))
+    with _step(watch, f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
+        data = simulate(LAYOUT, size.population, seed=command.seed)
+    ledger = command.out / LEDGER
+    study = Study(data, unit=unit.name, population=size.population, ledger=ledger, narrator=Console())
+    words = Words("transitions", "demo", "learned from", "run the demo")
+    account = study.curator.account(words, command.epsilon, DELTA, resumes=True)
+
+    def page(learned: Release[Synthesizer], drawn: Sequences, records: Trajectories) -> Report:
+        sections = _sections(command, learned, drawn.columns, records, size, watch)
+        costs = (synthesis_report.size_of(learned), *watch.costs())
         say("\n".join(("Processor seconds:", *(f"  {name:60s}{spent:7.1f}" for name, spent in watch.phases.items()))))
-    synthesis_runs.closing(run)
+        return synthesis_report.report(learned, f"{LAYOUT} maze, synthetic", size.rows, sections, costs)
+
+    asked = Synthesis(
+        method=PRIVORL,
+        plan=plan,
+        account=dataclasses.replace(account, ledger=None),  # it lies in the folder of the run
+        seed=command.seed,
+        count=size.rows,
+        format=command.format,
+        compares=True,
+        resume=command.resume,
+        out=command.out,
+        track=command.track,
+        watch=watch,
+        command="demo",
+        page=page,
+    )
+    release(study.curator, asked, settings_of(command, "format"))
 
 
 @contextmanager
@@ -169,26 +187,18 @@ def _raked(size: Size) -> TransitionsPlan:
     return dataclasses.replace(size.plan, raking=dataclasses.replace(raking, pool=size.pool or raking.pool))
 
 
-def _release(
-    run: RunFolder, plan: TransitionsPlan, data: Trajectories, watch: Stopwatch, command: Demo
-) -> Release[Synthesizer]:
-    if synthesis_runs.trained(run):
-        return synthesis_runs.load(run)
-    ledger = Ledger(run.inside("ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta)
-    with ledger, watch.phase(TRAINING):
-        vault = Vault(data, ledger, tracker=command.tracker)
-        return synthesis_runs.train(run, fit, plan, vault, pretrained=None, resume=command.resume)
-
-
 def _sections(
-    command: Demo, run: RunFolder, release: Release[Synthesizer], data: Trajectories, size: Size, watch: Stopwatch
+    command: Demo,
+    learned: Release[Synthesizer],
+    synthetic: Table,
+    data: Trajectories,
+    size: Size,
+    watch: Stopwatch,
 ) -> dict[str, Any]:
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
     world = simulators.plane_world(LAYOUT)
     real, seed = data.columns, command.seed
-    with watch.phase(SAMPLING):
-        synthetic = synthesis_runs.publish(run, release, size.rows, seed=seed, form=command.format).columns
-    rivals, costs = compared(command.compare, release.value.plan, data, size.rows, bins=size.bins, seed=seed)
+    rivals, costs = compared(command.compare, learned.value.plan, data, size.rows, bins=size.bins, seed=seed)
     controls = tables.ignorant(data.spec, real, size.rows, seed)
     with _step(watch, "Comparing columns, dynamics and single rows"):
         fresh = simulate(LAYOUT, size.population, seed=seed + 1).columns
@@ -203,10 +213,12 @@ def _sections(
     sections["map"] = tables.plane_map(world, shown, seed=seed)
     sections |= _agents(world, shown, [*rivals, *controls], size, seed, watch)
     if command.audit:
-        sections["attacks"] = attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
-        sections["audits"] = audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
+        sections["attacks"] = attacks(learned.value, real, fresh, rows=size.attacked, seed=seed)
+        sections["audits"] = audits(learned.value.plan, data, fresh, canaries=size.canaries, seed=seed)
     memory = None if costs else watch.memory()  # of a process that trained several, nobody knows which took it
-    learning = tuple((name, watch.phases[name]) for name in (TRAINING, SAMPLING) if name in watch.phases)
+    learning = tuple(
+        (name, watch.phases[name]) for name in (TRAINING, synthesis_report.SAMPLING) if name in watch.phases
+    )
     sections["synthesizers"] = (Cost(PRIVORL, "synthetic", learning, memory), *costs)
     return sections
 
@@ -253,13 +265,13 @@ def compared(
     costs = []
     for method in methods:
         watch = Stopwatch()
-        bins_of = Discretisation(data.spec) if bins is None else Discretisation(data.spec, bins=bins)
-        plan = baseline_plan(method, bins_of).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
+        cut = partial(Discretisation, data.spec) if bins is None else partial(Discretisation, data.spec, bins=bins)
+        plan = baseline_plan(method, cut).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
         bar, phase = progress(f"Training {method} with privacy"), watch.phase(TRAINING)
         with _vault(data.columns, data.spec, plan) as vault, bar as advance, phase:
-            release = fit_of(method)(plan, vault, seed=seed, progress=advance)
-        with watch.phase(SAMPLING):
-            tables.append((method, release.value.sample_columns(rows, seed=seed)))
+            learned = load(find_method("synthesize", method).fit)(plan, vault, seed=seed, progress=advance)
+        with watch.phase(synthesis_report.SAMPLING):
+            tables.append((method, learned.value.sample_columns(rows, seed=seed)))
         costs.append(Cost(method, "control", tuple(watch.phases.items())))
     return tables, costs
 

@@ -7,13 +7,12 @@ import difflib
 import json
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tyro import MISSING
-from tyro.conf import arg
 
 from tacit import methods, plain_files
 from tacit.errors import FileError
@@ -25,7 +24,6 @@ from tacit.study.words import named as named
 from tacit.study.words import offered as offered
 from tacit.study.words import refused as refused
 from tacit.study.words import require_given as require_given
-from tacit.tracking import JsonLines
 
 Command = TypeVar("Command", bound="PlanCommand")
 
@@ -49,36 +47,10 @@ class PlanCommand:
         """Options that are made from plans, where they were given."""
         return given(self, *self._made)
 
-    @property
-    def tracker(self) -> JsonLines | None:
-        """What the vault of the run shows its released values to.
-
-        Raises:
-            FileError: the file cannot be written.
-        """
-        return None if self.track is None else JsonLines(self.track)
-
 
 def given(command: object, *names: str) -> dict[str, Any]:
     """Those of these options that were given."""
     return {name: value for name in names if (value := getattr(command, name)) is not None}
-
-
-def of_plans(task: methods.Task) -> Callable[[type[Command]], type[Command]]:
-    """Add an option for every one that a plan of the command's methods has, of the field's type and meaning.
-
-    It is None where it is not given.
-    """
-
-    def add(command: type[Command]) -> type[Command]:
-        options = made(task)
-        for name, (kind, meaning) in options.items():
-            command.__annotations__[name] = Annotated[kind | None, arg(help=meaning)]
-            setattr(command, name, None)
-        command._made = tuple(options)
-        return command
-
-    return add
 
 
 def made(task: methods.Task) -> dict[str, tuple[Any, str]]:

@@ -56,13 +56,13 @@ class OfRecords(VerbCommand):
 
     data: Positional[Path]
 
-    def study(self) -> Study:
+    def study(self, lead: Lead) -> Study:
         """The study that the words name."""
         from tacit.data.store import read_spec
 
         if vars(type(self))["_reads"]:
             read_spec(self.data)  # refuses anything but a folder of records, in the words of one
-        return Study(self.data, **_of_study(self), narrator=console.Console())
+        return Study(self.data, **_of_study(self), narrator=console.Console(), lead=lead)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,12 +78,12 @@ class OfMovement(Whereabouts, VerbCommand):
 
     source: Positional[tuple[Path, ...]] = ()
 
-    def study(self) -> Study:
+    def study(self, lead: Lead) -> Study:
         """The study that the words name."""
         told, by_column = _of_study(self), self.kind() in ("points", "cells")
         told["unit"] = told["unit"] or ("user" if by_column else "person")
         reading = {field.name: getattr(self, field.name) for field in dataclasses.fields(Whereabouts)}
-        return Study(reading.pop("source"), **told, **reading, narrator=console.Console())
+        return Study(reading.pop("source"), **told, **reading, narrator=console.Console(), lead=lead)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,10 +106,10 @@ class OfTexts(VerbCommand):
     unit_key: UnitKey | None = None
     simulated: bool = False
 
-    def study(self) -> Study:
+    def study(self, lead: Lead) -> Study:
         """The study that the words name."""
         reading: dict[str, Any] = {"text": self.text, "unit_key": self.unit_key, "simulated": self.simulated}
-        return Study(self.data, **_of_study(self), **reading, narrator=console.Console())
+        return Study(self.data, **_of_study(self), **reading, narrator=console.Console(), lead=lead)
 
 
 def _of_study(command: Any) -> dict[str, Any]:
@@ -152,25 +152,27 @@ def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) ->
 
 
 def run(command: Any) -> None:
-    """Carry the verb of a command out, or say what it would promise."""
-    with console.aside(command.json):
-        told = _told(command)
-    if command.json:
-        console.say_json(told)
+    """Carry the verb of a command out, or say what it would promise; of several processes, only the first does."""
+    from tacit.study.records import Lead, joined, serve
 
-
-def _told(command: Any) -> dict[str, Any]:
-    """What `--json` prints: the promise, and what was released under it."""
-    study = command.study()
-    words = {name: getattr(command, name) for name in _own(getattr(Study, command._verb))} | command.settings
-    if command.dry_run:
-        request = study.request(command._verb, **words)
-        console.say(str(request))
-        console.say("Dry run: no record was read and nothing was spent.")
-        return {"promise": str(request.plan)}
-    release, request = study.carry_out(command._verb, **words, out=command.out, track=command.track)
-    figures = {} if request.summary is None else request.summary(release.value)
-    return {"promise": str(request.plan), **figures, "certificate": str(command.out / CERTIFICATE)}
+    ranks = joined() if command._verb == "synthesize" else None
+    if ranks is not None and ranks.rank:
+        serve(command.data, ranks)
+        return
+    with Lead(ranks) as lead, console.aside(command.json):
+        study = command.study(lead)
+        words = {name: getattr(command, name) for name in _own(getattr(Study, command._verb))} | command.settings
+        if command.dry_run:
+            request = study.request(command._verb, **words)
+            console.say(str(request))
+            console.say("Dry run: no private record was read and nothing was spent.")
+            result = {"promise": str(request.plan)}
+        else:
+            release, request = study.carry_out(command._verb, **words, out=command.out, track=command.track)
+            figures = {} if request.summary is None else request.summary(release.value)
+            result = {"promise": str(request.plan), **figures, "certificate": str(command.out / CERTIFICATE)}
+    if command.json:  # `--json` prints the promise, and what was released under it
+        console.say_json(result)
 
 
 def train(command: Any) -> None:
@@ -220,6 +222,7 @@ def _meanings(function: Callable[..., Any]) -> dict[str, str]:
 
 
 if TYPE_CHECKING:
+    from tacit.study.records import Lead
 
     class Align(OfTexts):
         """As it is made below."""
@@ -236,10 +239,13 @@ if TYPE_CHECKING:
     class Learn(VerbCommand):
         """As it is made below."""
 
+    class Synthesize(VerbCommand):
+        """As it is made below."""
+
     class Train(VerbCommand):
         """As it is made below."""
 else:
-    Evaluate, Improve = command_of("evaluate"), command_of("improve")
+    Evaluate, Improve, Synthesize = command_of("evaluate"), command_of("improve"), command_of("synthesize")
     Learn = command_of("learn", data=None, unit="expert", population=None)
     Imitate = command_of("imitate", OfMovement, unit=None, population=None)
     Align = command_of("align", OfTexts)

@@ -12,7 +12,7 @@ from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
     from tacit.study.account import Account, Words
-    from tacit.study.records import Source
+    from tacit.study.records import Lead, Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class Curator:
         ledger: file of the budget, where it does not lie beside the records.
         budget_epsilon, budget_delta: the whole budget, where it was declared.
         narrator: is told what is promised and how far a run is.
+        lead: makes vaults, over the shards of several processes where there are.
     """
 
     source: Source
@@ -35,6 +36,7 @@ class Curator:
     budget_epsilon: float | None
     budget_delta: float | None
     narrator: Narrator
+    lead: Lead
 
     @property
     def unit(self) -> Unit:

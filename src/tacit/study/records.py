@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from tacit.errors import DataError, FileError, PlanError
+from tacit.errors import DataError, FileError, MechanismError, PlanError
 from tacit.study.narration import Narrator
 from tacit.units import UnitKey
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
+    from tacit.data.store import UnitKind
     from tacit.data.texts import Texts
     from tacit.data.trajectories import Trajectories
+    from tacit.privacy.ledger.ledger import Ledger
+    from tacit.privacy.vault.ranks import Ranks
+    from tacit.privacy.vault.vault import Vault
     from tacit.study.movement import Movement, Whereabouts
+    from tacit.tracking import Tracker
 
 _EACH_ROW = ("transition", "episode")
 """What units are called that have no ids; a column of this name would be another unit by the same name."""
@@ -39,6 +46,7 @@ class Source:
         said: how they were named, as options of a run; by default `data` is the name.
         movement: what is known of them where they are days of people.
         texts: the file, where they are texts of people.
+        kind: how units were made: from ids, or every episode or every row a unit of its own.
     """
 
     name: str
@@ -51,6 +59,7 @@ class Source:
     said: Mapping[str, Any] = field(default_factory=dict)
     movement: Movement | None = None
     texts: Texts | None = None
+    kind: UnitKind = "id"
 
     @property
     def spec(self) -> PublicSpec:
@@ -71,6 +80,7 @@ def source_of(
     spec: PublicSpec | str | os.PathLike[str] | None,
     ledger: Path | None,
     narrator: Narrator,
+    lead: Lead,
     **reading: Any,
 ) -> Source:
     """The source that somebody named.
@@ -85,6 +95,7 @@ def source_of(
         spec: public bounds, or their file; needed for a table, and nothing else has them to be said.
         ledger: file of the budget, which records in memory cannot do without.
         narrator: is told where the units' name cannot be checked.
+        lead: opens a folder.
         reading: how a table is read (see `Trajectories.from_frame`; of a CSV file also separator, decimal, encoding
             and missing), or how records of where people were become days (see `Whereabouts`); of a CSV file of texts
             `text`, their column, with `unit_key` and `simulated`.
@@ -131,15 +142,16 @@ def source_of(
         what, expected = f"{name}= has no meaning for records that were imported before", "it for a table"
         raise DataError(what, where="Study", expected=expected, remedy=f"leave {name}= out")
     if isinstance(records, Trajectories) and path is None:
-        require_name(called_units(records), unit, "Study", narrator)
+        kind = records.unit_kind
+        require_name(called_units(records), unit, "Study", narrator, ids=kind == "id")
         place = _required(ledger)
-        return Source("Study", records.spec, unit, records.simulated, None, held_by_one(records, place))
+        return Source("Study", records.spec, unit, records.simulated, None, held_by_one(records, place), kind=kind)
     from tacit.data.store import read_spec
 
     assert path is not None
-    known, simulated, _ = read_spec(path)
+    known, simulated, kind = read_spec(path)
     require_unit(path, unit, narrator)
-    return Source(str(path), known, unit, simulated, path, lambda: Trajectories.open(path))
+    return Source(str(path), known, unit, simulated, path, lambda: lead.open(path), kind=kind)
 
 
 def _nothing(where: str) -> Trajectories:
@@ -194,8 +206,10 @@ def _table(
         return Trajectories(sorting.read(table, wanted, bounds, simulated=simulated), bounds, simulated=simulated)
 
     # The unit is called like its column, so that a ledger refuses another column of the same table.
+    kinds: dict[str, UnitKind] = {":transition": "transition", ":episode": "episode"}
+    kind = kinds.get(unit, "id")
     name, unit = "Study" if path is None else str(path), unit.removeprefix(":")
-    return Source(name, bounds, unit, simulated, path, _held(read, place))
+    return Source(name, bounds, unit, simulated, path, _held(read, place), kind=kind)
 
 
 def _of_movement(people: Whereabouts, found: Movement, unit: str, ledger: Path | None) -> Source:
@@ -233,3 +247,100 @@ def _held(read: Callable[[], Trajectories], ledger: Path) -> Callable[[], Trajec
     # Once a study: a file that changes between two verbs would deal other people to the folds.
     once = cache(lambda: held_by_one(read(), ledger))
     return lambda: once()()
+
+
+# Records in shards: one process reads them all, or the processes of a `torchrun` one each, and rank 0 leads.
+
+
+@dataclass
+class Lead:
+    """How the process that leads a study opens its records; as a context, the others are sent home at its end.
+
+    Args:
+        ranks: all processes of a `torchrun`, of which this one is rank 0; None without one.
+    """
+
+    ranks: Ranks | None = None
+    _served: bool = False
+
+    def open(self, folder: Path) -> Trajectories:
+        """The records of a folder, or this process's shards of them.
+
+        Raises:
+            FileError: there are several processes and no shards, or a file is missing or damaged.
+            DataError, PlanError: as for `shards.Shards.read`.
+        """
+        from tacit.data.trajectories import Trajectories
+
+        if self.ranks is None and next(folder.glob("shard-*.parquet"), None) is None:
+            return Trajectories.open(folder)
+        return _read(folder, self.ranks)
+
+    def vault(self, data: Trajectories, ledger: Ledger, tracker: Tracker | None) -> AbstractContextManager[Vault]:
+        """A vault over what `open` gave, and the shards of the other processes."""
+        from tacit.privacy.vault.vault import Vault
+
+        if self.ranks is None:
+            return nullcontext(Vault(data, ledger, tracker=tracker))
+        from tacit.privacy.vault.sharded_vault import ShardedVault
+
+        self._served = True
+        return ShardedVault(data, ledger, ranks=self.ranks, tracker=tracker)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self.ranks is not None:
+            with suppress(RuntimeError):  # of ranks that are gone
+                if not self._served:
+                    self.ranks.tell(None)
+            self.ranks.close()
+
+
+def serve(folder: Path, ranks: Ranks) -> None:
+    """What every process but the first does: read its shards, and serve the vault of rank 0.
+
+    Raises:
+        MechanismError: rank 0 or another process is gone.
+        DataError, PlanError, FileError: as for `Lead.open`.
+    """
+    from tacit.privacy.vault.sharded_vault import serve as answer
+
+    gone = False
+    try:
+        key = ranks.tell()
+        if key is not None:
+            answer(_read(folder, ranks, key), ranks)
+    except RuntimeError:
+        gone = True  # its text names addresses
+    finally:
+        ranks.close()
+    if gone:
+        expected, remedy = "all processes of the run", "see what the others wrote, and start all again with --resume"
+        raise MechanismError("another process is gone", where=f"rank {ranks.rank}", expected=expected, remedy=remedy)
+
+
+def joined() -> Ranks | None:
+    """The processes of the `torchrun` that started this one, if one did."""
+    if "WORLD_SIZE" not in os.environ:
+        return None
+    from tacit.privacy.vault.ranks import Ranks
+
+    return Ranks() if Ranks.started() else None
+
+
+def _read(folder: Path, ranks: Ranks | None, key: bytes | None = None) -> Trajectories:
+    """The shards of this process; rank 0 draws the key that the others are given."""
+    from tacit.data.sources import shards
+
+    described = shards.described(folder)
+    if described is None:
+        remedy = "write one with `tacit data shard`, or start the command without torchrun"
+        what = "the records are in one piece, and there are several processes"
+        raise FileError(what, where=str(folder), expected="a folder of shards", remedy=remedy)
+    if ranks is not None and key is None:
+        key = ranks.share_key()
+    rank, count = (0, 1) if ranks is None else (ranks.rank, ranks.count)
+    with tempfile.TemporaryDirectory(prefix="tacit-shard-") as temporary:  # columns stay mapped when it is gone
+        return described.read(rank, count, digest_key=key, store=Path(temporary, "records"))

@@ -12,14 +12,16 @@ from tacit.study import evaluate as evaluating
 from tacit.study import imitate as imitating
 from tacit.study import improve as improving
 from tacit.study import learn as learning
+from tacit.study import synthesize as synthesizing
 from tacit.study.narration import Narrator, Quiet, in_python
-from tacit.study.verbs import Request, carried_out, plain, verb
+from tacit.study.verbs import Request, plain, settings_of, verb
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
     from tacit.privacy.certificate.certificate import Release
     from tacit.privacy.ledger.ledger import LedgerView
+    from tacit.study.records import Lead
 
 
 class Study:
@@ -42,6 +44,7 @@ class Study:
         budget_delta: likewise; by default it grows with the budget's epsilon, up to half of 1 / population.
         spec: public bounds of a table, or their file.
         narrator: is told what is promised and how far a run is; None tells nobody.
+        lead: of several processes that hold a shard each, the first (`tacit.study.records`); None without others.
         reading: how a table is read (see `Trajectories.from_frame`).
 
     Attributes:
@@ -65,15 +68,16 @@ class Study:
         budget_delta: float | None = None,
         spec: PublicSpec | str | os.PathLike[str] | None = None,
         narrator: Narrator | None = None,
+        lead: Lead | None = None,
         **reading: Any,
     ) -> None:
         from tacit.study.curator import Curator
-        from tacit.study.records import source_of
+        from tacit.study.records import Lead, source_of
 
-        narrator = Quiet() if narrator is None else narrator
+        narrator, lead = Quiet() if narrator is None else narrator, Lead() if lead is None else lead
         with in_python(narrator):
             place = None if ledger is None else Path(ledger)
-            source = source_of(records, unit, population, spec, place, narrator, **reading)
+            source = source_of(records, unit, population, spec, place, narrator, lead, **reading)
             if population is not None:
                 Unit(source.unit, relation, population)  # refused at once, and not by the first verb
             self.curator = Curator(
@@ -84,6 +88,7 @@ class Study:
                 budget_epsilon=budget_epsilon,
                 budget_delta=budget_delta,
                 narrator=narrator,
+                lead=lead,
             )
 
     align = verb(aligning.align)
@@ -91,6 +96,7 @@ class Study:
     imitate = verb(imitating.imitate)
     improve = verb(improving.improve)
     learn = verb(learning.learn)
+    synthesize = verb(synthesizing.synthesize)
 
     @property
     def unit(self) -> Unit:
@@ -128,7 +134,8 @@ class Study:
             ask = _asking(verb)
             words = plain(ask, words)
             request: Request[Any] = ask(self.curator, **words)
-            return carried_out(self.curator, ask, request, words), request
+            self.curator.narrator.say(str(request))
+            return request.carry_out(settings_of(self.curator, ask, words)), request
 
     @property
     def ledger(self) -> LedgerView | None:

@@ -49,10 +49,8 @@ def verb(ask: Callable[Concatenate[Curator, P], Request[Value]]) -> Callable[Con
 
     @functools.wraps(ask)
     def method(study: Any, /, *args: P.args, **kwargs: P.kwargs) -> Release[Value]:
-        curator: Curator = study.curator
-        with in_python(curator.narrator):
-            words: Any = plain(ask, kwargs)
-            return carried_out(curator, ask, ask(curator, *args, **words), words)
+        release: Release[Value] = study.carry_out(ask.__name__, *args, **kwargs)[0]
+        return release
 
     return method
 
@@ -97,23 +95,15 @@ def plain(ask: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def carried_out(
-    curator: Curator, ask: Callable[..., Request[Value]], request: Request[Value], words: Mapping[str, Any]
-) -> Release[Value]:
-    """Say what a request promises, and carry it out."""
-    curator.narrator.say(str(request))
-    return request.carry_out(settings_of(curator, ask, words))
-
-
 def settings_of(
     curator: Curator | None, ask: Callable[..., Any], words: Mapping[str, Any], *left_out: str
 ) -> dict[str, Any]:
-    """The options that a run is resumed with: all but where it is written, how it is begun, and who is told."""
+    """The options that a run is resumed with: all but where and as what it writes, how it is begun, who is told."""
     before = () if curator is None else (curator,)
     bound = inspect.signature(ask).bind(*before, **words)
     bound.apply_defaults()
     more = bound.arguments.get("settings", {})
-    never = {"out", "resume", "track", "narrator", "settings", *left_out}
+    never = {"out", "format", "resume", "track", "narrator", "settings", *left_out}
     names = list(bound.arguments)[len(before) :]
     said = {name: _told(bound.arguments[name]) for name in names if name not in never}
     return {**({} if curator is None else curator.settings), **said, **more}

@@ -1,0 +1,124 @@
+"""`tacit sample`: more rows or trajectories of a released synthesizer, at no further cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit import hub, plain_files
+from tacit.cli.console import progress, say
+from tacit.cli.declarations import Sample
+from tacit.cli.options import refused
+from tacit.data.trajectories import Trajectories
+from tacit.errors import FileError
+from tacit.methods.synthesis.discretisation import as_trajectories as single_steps
+from tacit.parallel import mapped
+from tacit.study import folder
+from tacit.study.synthesis_report import drawn_by, form_of, require_form, write_rows
+
+
+def sample(command: Sample) -> None:
+    """Draw and write.
+
+    Raises:
+        PlanError: a count below 1, a name that contradicts the format, or transitions of a model that has no
+            trajectories.
+        DataError: more rows than the format holds.
+        FileError: the model is damaged, or the output exists.
+        CertificateError: the model's certificate was edited.
+        ModuleNotFoundError: a package that models are loaded with is not there.
+    """
+    folder.require_packages("torch", "safetensors")
+    form = form_of(command.out, command.format, "sample")
+    if command.count < 1:
+        raise refused("sample", "the count is below 1", "--count of at least 1", "choose another number")
+    if command.jobs < 1 or command.jobs > command.count:
+        what = "more jobs than are drawn" if command.jobs > 1 else "the number of jobs is below 1"
+        raise refused("sample", what, "--jobs from 1 to --count", "choose another number")
+    plain_files.require_free(command.out)
+    inside = command.model / "model"
+    if not command.model.is_dir() or (inside.is_dir() and not (command.model / hub.CONFIG).exists()):
+        run = inside.is_dir()
+        raise FileError(
+            "this is the folder of a run" if run else "there is no such folder",
+            where=str(command.model),
+            expected="the folder of a model, RUN/model of a run of `tacit demo` or `tacit synthesize`",
+            remedy=f"did you mean {inside}" if run else "check the path",
+        )
+    release = hub.load(command.model)
+    if not hasattr(release.value, "sample"):
+        moves = hasattr(release.value, "generate")
+        raise FileError(
+            f"the release is a {'simulator of movement' if moves else 'policy'}, and rows come from a synthesizer",
+            where=str(command.model),
+            expected="the model of a run of `tacit demo` or `tacit synthesize`",
+            remedy="draw days with `tacit generate`" if moves else "play the policy with `tacit play`",
+        )
+    what = drawn_by(release.value)
+    if command.transitions and what != "trajectories":
+        expected = "it with a model of trajectories, of which it draws single steps"
+        remedy = "leave --transitions out: this model draws transitions anyway"
+        raise refused("sample", "--transitions has no meaning here", expected, remedy)
+    drawn = "transitions" if command.transitions else what
+    require_form(form, command.count, drawn, "sample")
+    with progress(f"Sampling {command.count:,} {drawn}"):
+        if command.jobs == 1 and command.ray is None:
+            data = draw(release.value, command.count, command.seed, transitions=command.transitions)
+        else:
+            with mapped(_drawn_part, _parts(command), jobs=command.jobs, address=command.ray) as parts:
+                data = joined(list(parts))
+    write_rows(data, command.out, form, release.certificate)
+    say(f"Wrote {command.out}, with its certificate")
+    say(release.certificate.sentence)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process draws: so many transitions or trajectories of the model in a folder, with a seed of its own."""
+
+    model: Path
+    count: int
+    seed: int
+    transitions: bool
+
+
+def _parts(command: Sample) -> list[Part]:
+    """One part a job; together they have the count."""
+    ends = [command.count * number // command.jobs for number in range(command.jobs + 1)]
+    seeds = [int(np.random.SeedSequence([command.seed, job]).generate_state(1)[0]) for job in range(command.jobs)]
+    model = command.model.resolve()
+    return [
+        Part(model, stop - start, seed, command.transitions)
+        for (start, stop), seed in zip(pairwise(ends), seeds, strict=True)
+    ]
+
+
+def _drawn_part(part: Part) -> Trajectories:
+    return draw(hub.load(part.model).value, part.count, part.seed, transitions=part.transitions)
+
+
+def draw(synthesizer: Any, count: int, seed: int, *, transitions: bool) -> Trajectories:
+    """So many trajectories or rows of a synthesizer, or single steps of one of trajectories."""
+    data: Trajectories
+    if transitions:
+        data = single_steps(synthesizer.sample_columns(count, seed=seed), synthesizer.encoder.spec)
+    else:
+        data = synthesizer.sample(count, seed=seed)
+    return data
+
+
+def joined(parts: Sequence[Trajectories]) -> Trajectories:
+    """What was drawn in parts as one set, in which each transition or trajectory still is a unit of its own."""
+    blocks, first = [], 0
+    for part in parts:
+        count = part.counts()["episodes"]
+        owner = first + np.repeat(np.arange(count), np.diff(part.episodes))
+        steps = part.unit_kind == "transition"
+        blocks.append({**part.columns, "unit_ids": ":transition" if steps else owner, "episode_ids": owner})
+        first += count
+    return Trajectories.from_blocks(blocks, spec=parts[0].spec, simulated=True)

@@ -1,0 +1,349 @@
+"""`Study.synthesize`: a synthetic dataset in place of private records, and the synthesizer that draws more of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import DataError, HardwareError
+from tacit.methods import find_method, list_names, load
+from tacit.study import synthesis_report, words
+from tacit.study.synthesis_report import CLINIC, MODEL, RowsFormat, Synthesis
+from tacit.study.verbs import Request, tracker
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+    from tacit.privacy.certificate.certificate import Release
+    from tacit.study.curator import Curator
+    from tacit.study.folder import RunFolder
+    from tacit.study.records import Source
+
+CHECKPOINT = "checkpoint"
+TRAINING = "Training with privacy"
+"""A phase of a run."""
+_COUNTS = {"rows": 100_000, "trajectories": 1_000}
+"""Written where no number is asked for."""
+refused, meaningless = partial(words.refused, "synthesize"), partial(words.meaningless, "synthesize")
+
+
+def synthesize(
+    curator: Curator,
+    /,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    method: str = "privorl",
+    public: Path | None = None,
+    provenance: str | None = None,
+    paper: bool = False,
+    expected_batch_size: float | None = None,
+    curiosity_rate: float | None = None,
+    no_rake: bool = False,
+    choose: tuple[str, ...] = (),
+    device: str = "cpu",
+    rows: int | None = None,
+    trajectories: int | None = None,
+    format: RowsFormat = "parquet",
+    world: str | None = None,
+    holdout: Path | None = None,
+    nonprivate_diagnostics: bool = False,
+    seed: int = 0,
+    resume: bool = False,
+    out: Path | None = None,
+    track: Path | None = None,
+    **settings: Any,
+) -> Request[Any]:
+    """Learn a synthesizer with differential privacy, and write a synthetic dataset and its certificate.
+
+    The rows of `--method privorl` are single steps. Where a unit owns several records (a patient, an episode), many of
+    them enter a noisy gradient at once, and noisy histograms weight the rows. Whole trajectories come from `privorl-j`.
+
+    Args:
+        epsilon: the promise to every unit, for all that this run releases.
+        delta: slack of the promise, below 1 / population; by default a tenth of that.
+        method: "privorl" (a diffusion model of single steps), "privorl-j" (one of whole trajectories), or to compare
+            with: "mst", "aim" and "pgm" (graphical models of noisy marginals), "privsyn" (noisy marginals, gradually
+            adapted), "pate-gan" and "pre-pate-gan" (a generator that learns from noisy votes of teachers; the latter
+            begins with public records).
+        public: folder of public records of the same shape to pre-train on, or to choose bins by. They are never
+            compared with the private ones: what becomes of a run does not depend on who is on both sides.
+        provenance: where the public records come from and why they hold no private one; it is printed in the
+            certificate.
+        paper: the published settings of privorl or privorl-j, with millions of parameters (for an accelerator), not
+            ours.
+        expected_batch_size: expected number of units in a noisy gradient.
+        curiosity_rate: share of each public batch that novel generated rows replace in privorl's pre-training, with
+            --public (the paper's curiosity; its rate is 0.3).
+        no_rake: leave out the noisy histograms of the rows that privorl and privorl-j release besides the model,
+            within the same promise, and by which they weight what is sampled. With --public, their bins are cut by the
+            public records.
+        choose: settings of privorl to choose from by the records themselves, each as NAME=VALUE,VALUE: all combinations
+            are candidates, of which a secret number is run and the best released, within the same promise. Names:
+            steps, expected-batch-size, clip-norm, rows-per-unit, noise-multiplicity, learning-rate, curiosity-rate. It
+            takes about ten times as long; how long exactly must not become known, and it cannot be resumed.
+        device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
+        rows: how many synthetic transitions to write; 100,000 by default.
+        trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
+        format: of the synthetic rows: "parquet" (OUT/rows.parquet), "csv", "npz", "minari" or "folder" (tacit's own).
+        world: the simulator that the records are of, a maze (umaze, medium ...) or "clinic": the report draws what was
+            synthesized in it, and compares it with its steps.
+        holdout: folder of records of the same kind that nothing is learned from, to see whether records were copied.
+        nonprivate_diagnostics: also compute closeness to the records WITHOUT privacy for the curator, under
+            OUT/private/.
+        seed: of sampling and public pre-training (never of the privacy noise, which is secret).
+        resume: go on with a run that was interrupted; give the same options.
+        out: folder of the run; it will hold nothing private, but for what --nonprivate-diagnostics puts into private/.
+        track: file for the length of every value that leaves a mechanism, one JSON object a step; this costs no
+            privacy.
+        settings: fields of the method's plan.
+
+    Raises:
+        TacitError: a word is wrong, or the ledger does not pay; nothing is spent before the training begins.
+    """
+    from tacit.data.trajectories import Trajectories
+    from tacit.study.account import Words
+    from tacit.study.folder import Stopwatch, require_free, require_packages
+    from tacit.study.synthesis_plans import DIFFUSED, PRIVORL_J, SynthesisWords, candidates_of, choice_of, plan_of
+    from tacit.validation import check
+
+    if method not in list_names("synthesize"):
+        raise refused(f"there is no method {method!r}", f"one of {', '.join(list_names('synthesize'))}", "name one")
+    source = curator.source
+    own = {**settings, "expected_batch_size": expected_batch_size, "curiosity_rate": curiosity_rate}
+    own = {name: value for name, value in own.items() if value is not None}
+    more = {"public": public, "provenance": provenance, "rows": rows, "trajectories": trajectories}
+    wanted = SynthesisWords(
+        method=method,
+        unit=curator.unit,
+        epsilon=epsilon,
+        settings=own,
+        given=(*own, *(name for name, value in more.items() if value is not None)),
+        paper=paper,
+        rake=not no_rake,
+        choose=choose,
+        provenance=provenance,
+        spec=source.spec,
+        each_row=source.kind == "transition",
+    )
+    wanted.require_meaning()
+    if device != "cpu" and method not in DIFFUSED:
+        raise meaningless("--device", f"it with {' or '.join(DIFFUSED)}, the methods that an accelerator makes faster")
+    if nonprivate_diagnostics and curator.lead.ranks is not None:
+        raise meaningless("--nonprivate-diagnostics", "it with one process: none of several holds all records")
+    what = "trajectories" if method == PRIVORL_J else "rows"
+    count = next((number for number in (rows, trajectories) if number is not None), _COUNTS[what])
+    if count < 1:
+        wrong, expected = f"the number of synthetic {what} is below 1", f"--{what} of at least 1"
+        raise DataError(wrong, where="synthesize", expected=expected, remedy="choose another number")
+    _require_machine(method, device)
+    if out is not None:
+        synthesis_report.require_folder(out, "synthesize")
+        require_packages("jinja2", "safetensors")
+        synthesis_report.require_form(format, count, what, "synthesize")
+        require_free(out, resume=resume)
+    _require_records(source, method, world, holdout, look=nonprivate_diagnostics)
+    if public is not None:
+        _require_others(public, source, "public")
+    records = None if public is None else Trajectories.open(public)
+    wanted = dataclasses.replace(wanted, public=records)
+    wanted.require_public()
+
+    slack, resumes = curator.delta(delta), method in DIFFUSED and not choose and out is not None
+    told = Words(f"{curator.unit.name}s", "synthesis", "learned from", "synthesize")
+    account = curator.account(told, epsilon, slack, resumes=resumes)
+    paid = resume and out is not None and (out / MODEL).exists()
+    if not paid:
+        account.require_alike()
+    check("epsilon", epsilon, 0 < epsilon < math.inf, "a finite number > 0")
+    candidates = candidates_of(wanted)
+    with curator.narrator.progress("Calibrating the noise"):
+        plan = choice_of(tuple(candidates.values())) if choose else plan_of(wanted)
+        plan = plan.calibrate(unit=curator.unit, epsilon=epsilon, delta=slack)
+    if not paid:
+        account.require_payable(plan, resumed=resume)
+    of_folder = {**more, "world": world, "holdout": holdout, "nonprivate_diagnostics": nonprivate_diagnostics}
+    of_folder = {**of_folder, "resume": resume, "public": None, "provenance": None}
+    asked = Synthesis(
+        method=method,
+        plan=plan,
+        account=account,
+        candidates=tuple(candidates),
+        public=records,
+        device=device,
+        seed=seed,
+        count=count,
+        format=format,
+        world=world,
+        holdout=holdout,
+        look=nonprivate_diagnostics and not source.simulated,
+        compares=source.simulated and curator.lead.ranks is None,
+        resume=resume,
+        out=out,
+        track=track,
+        of_folder=next((name for name, value in of_folder.items() if value), None),
+        watch=Stopwatch(),
+    )
+    return Request(plan, partial(release, curator, asked))
+
+
+def release(curator: Curator, asked: Synthesis, options: Mapping[str, Any]) -> Release[Any]:
+    """Open the records, reserve, train, release, sample and save.
+
+    Args:
+        curator: of the study.
+        asked: what is learned, and what is written of it.
+        options: that a run is resumed with.
+
+    Raises:
+        TacitError: the records are damaged, the ledger does not pay, or the training failed.
+        ModuleNotFoundError: a package is missing that the release is written with.
+    """
+    from tacit import hub
+    from tacit.study.folder import RunFolder
+
+    if asked.out is None and asked.of_folder is not None:
+        raise meaningless(asked.of_folder, "it with --out, the folder of a run")
+    narrator, learned, drawn = curator.narrator, None, None
+    with narrator.progress("Opening the records"):
+        data, _ = curator.source.open(), asked.others
+        if asked.method == "privorl-j":
+            data.require_ends()
+    with RunFolder.wanted(asked.out, asked.command, options, resume=asked.resume) as run:
+        if run is not None and run.inside(MODEL).exists():
+            learned = hub.load(run.inside(MODEL))
+        if run is not None and run.read()["finished"] and learned is not None:
+            narrator.say("The run was finished already.")
+            synthesis_report.close(narrator, run, learned)
+            return learned
+        if learned is None or asked.look:
+            ledger = asked.account.opened(run)
+            with ledger as opened, curator.lead.vault(data, opened, tracker(asked.track)) as vault:
+                if learned is None:
+                    fit, settings = _fit(curator, asked, run)
+                    title = f"{TRAINING}, a secret number of times" if asked.candidates else TRAINING
+                    with asked.watch.phase(TRAINING), narrator.progress(title) as advance:
+                        shown = {} if asked.candidates else {"progress": advance}
+                        learned = fit(asked.plan, vault, **settings, **shown)
+                    if asked.candidates:
+                        best = asked.candidates[learned.choice.candidate]
+                        narrator.say(f"Chosen of {len(asked.candidates):,} candidates: {best}")
+                    if run is not None:
+                        hub.save(learned, run.inside(MODEL))
+                        run.remove(CHECKPOINT)  # which a release needs no more
+                if run is not None and asked.look:
+                    drawn = synthesis_report.publish(narrator, asked, run, learned)
+                    synthesis_report.look(narrator, asked, run, vault, drawn)
+        if run is not None:
+            synthesis_report.write(narrator, asked, run, learned, drawn, data)
+    return learned
+
+
+def _fit(curator: Curator, asked: Synthesis, run: RunFolder | None) -> tuple[Any, dict[str, Any]]:
+    """What learns by the plan, and its settings; networks are trained on the public records first."""
+    from tacit.study.synthesis_plans import DIFFUSED
+
+    plan, method = asked.plan, find_method("synthesize", asked.method)
+    starts: dict[Any, Any] = {}
+    if asked.public is not None and method.public == "training":
+        with asked.watch.phase("Public pre-training"):
+            for one in plan.candidates if asked.candidates else (plan,):
+                if one.pretraining not in starts:
+                    starts[one.pretraining] = _start(curator, asked, one, asked.public)
+    if asked.candidates:
+        from tacit.methods import synthesis
+
+        attempt = partial(synthesis.fit, pretrained=starts or None, device=asked.device)
+        return load(find_method("synthesize", "choose").fit), {"attempt": attempt, "judge": synthesis.Closeness()}
+    settings: dict[str, Any] = {"pretrained": starts[plan.pretraining]} if starts else {}
+    if asked.method in DIFFUSED:
+        folder = None if run is None else run.inside(CHECKPOINT)
+        settings |= {"folder": folder, "resume": asked.resume, "device": asked.device}
+    else:
+        settings["seed"] = asked.seed
+    return load(method.fit), settings
+
+
+def _start(curator: Curator, asked: Synthesis, plan: Any, public: Trajectories) -> Any:
+    """The starting point from public records that the plan declares."""
+    from tacit.methods import synthesis
+    from tacit.methods.synthesis import trajectories
+
+    spec = curator.source.spec
+    with curator.narrator.progress("Training on the public records") as advance:
+        settings: dict[str, Any] = {"seed": asked.seed, "progress": advance}
+        if asked.method == "privorl-j":
+            worlds = public if plan.local_context is None else public.by_unit()
+            encoder = trajectories.public_encoder(spec, worlds)
+            return trajectories.pretrain(plan, encoder, worlds, device=asked.device, **settings)
+        encoder = synthesis.Encoder.from_public(spec, public.columns)
+        if asked.method == "privorl":
+            return synthesis.pretrain(plan, encoder, public.columns, device=asked.device, **settings)
+        from tacit.methods.synthesis.baselines.pate_gan import pretrain_gan
+
+        return pretrain_gan(plan, encoder, public.columns, **settings)
+
+
+def _require_machine(method: str, device: str) -> None:
+    """Miss the packages of the method, and a device that is not there, before anything is spent."""
+    from tacit.study import folder
+
+    folder.require_packages("torch", *getattr(load(find_method("synthesize", method).plan), "needs", ()))
+    if device == "cpu":
+        return
+    from tacit.hardware import torch_device
+
+    try:
+        torch_device(device, where="--device")
+    except HardwareError as error:
+        remedy = "give --device cpu, or install a PyTorch that was built for the accelerator"
+        raise HardwareError(error.what, where=error.where, expected=error.expected, remedy=remedy) from error
+
+
+def _require_records(source: Source, method: str, world: str | None, holdout: Path | None, *, look: bool) -> None:
+    """Refuse what is wrong with the records as far as their public parts tell."""
+    if world is not None:
+        _require_world(world, source)
+    if method == "privorl-j" and source.kind == "transition":
+        what = "privorl-j learns whole trajectories, and every row of these records is a unit of its own"
+        expected = "records whose units own whole episodes, such as an episode or a patient"
+        remedy = "import them again with such a unit, or take --method privorl for single rows"
+        raise DataError(what, where=source.name, expected=expected, remedy=remedy)
+    if holdout is not None and not (source.simulated or look):
+        what = "distances to private records are not differentially private"
+        expected = "it with simulated records, or with --nonprivate-diagnostics, for the curator alone"
+        remedy = "leave --holdout out, or add --nonprivate-diagnostics"
+        raise DataError(what, where="--holdout", expected=expected, remedy=remedy)
+    if holdout is not None:
+        _require_others(holdout, source, "other")
+
+
+def _require_world(name: str, source: Source) -> None:
+    """Refuse a world that is unknown, or that has other bounds than the records."""
+    from tacit.study import simulators
+
+    layouts = simulators.load("maze_layouts").LAYOUTS
+    if name != CLINIC and name not in layouts:
+        what, expected = f"there is no world {name!r}", f"one of {', '.join((*layouts, CLINIC))}"
+        raise DataError(what, where="--world", expected=expected, remedy="choose one of these, or leave --world out")
+    bounds = simulators.load("clinic").spec() if name == CLINIC else simulators.load("maze").spec(layouts[name])
+    if (bounds.observation, bounds.action) != (source.spec.observation, source.spec.action):
+        what, expected = f"the records have other bounds than {name}", "the simulator that the records are of"
+        raise DataError(what, where="--world", expected=expected, remedy="choose another world, or leave --world out")
+
+
+def _require_others(path: Path, source: Source, what: str) -> None:
+    """Refuse further records that are the private ones, or of other fields."""
+    from tacit.data.store import read_spec
+
+    shapes = [
+        [(type(space).__name__, space.size) for space in (spec.observation, spec.action)]
+        for spec in (read_spec(path)[0], source.spec)
+    ]
+    if shapes[0] != shapes[1] or (source.place is not None and path.samefile(source.place)):
+        what = f"the {what} records are the private ones, or of other fields"
+        expected = "other records, with observations and actions of the same kind and width"
+        raise DataError(what, where=str(path), expected=expected, remedy="choose records of the same problem")
