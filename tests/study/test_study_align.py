@@ -39,6 +39,8 @@ def test_a_reward_steers_without_a_folder(words: dict[str, Any], tmp_path: Path)
     study = study_of(tmp_path, "author,text", "p#,the film number # of them all")
     with pytest.raises(PlanError, match=r"reward= is missing"):
         study.plan("align", **words)
+    with pytest.raises(PlanError, match=r"population= and reward= are missing; expected population=, how many"):
+        tacit.Study(tmp_path / "reviews.csv", unit="author", text="text").plan("align", **words)
     before = sorted(path.name for path in tmp_path.iterdir())
     release = study.align(reward=tmp_path, people=6, seed=1, **words)
     assert isinstance(release.value, Steered)

@@ -53,7 +53,7 @@ def test_files_become_days_by_public_words_and_their_ledger_lies_beside_them(day
     study = tacit.Study(path, box=BOX, degrees=0.01, **WORDS)
     assert study.curator.source.movement is not None
     assert study.curator.source.movement.days is None, "a vault alone reads real people's days"
-    with pytest.raises(DataError, match="spec= has no meaning for days and texts"):
+    with pytest.raises(DataError, match="spec= has no meaning for such records"):
         tacit.Study(path, box=BOX, degrees=0.01, spec=tmp_path / "spec.toml", **WORDS)
     plan = study.plan("imitate", epsilon=2.0, days=3)
     assert (plan.unit.name, plan.days, plan.epsilon) == ("rider", 3, pytest.approx(2.0, rel=1e-3))
@@ -63,6 +63,8 @@ def test_files_become_days_by_public_words_and_their_ledger_lies_beside_them(day
     assert (tmp_path / "cells.npz.ledger").exists()
     with pytest.raises(PlanError, match=r"the public grid is missing; expected box= SOUTH"):
         tacit.Study(path, grid=None, **WORDS)
+    with pytest.raises(DataError, match=r"zones= has no meaning for such records; expected words of box, carry"):
+        tacit.Study(path, box=BOX, degrees=0.01, zones="UTC", **WORDS)
     with pytest.raises(PlanError, match=r"zone= has no meaning here"):
         tacit.Study(path, box=BOX, degrees=0.01, zone="UTC", **WORDS)
 

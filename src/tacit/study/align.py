@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.study import words as wording
 from tacit.study.verbs import Request, tracker
+from tacit.study.words import Missing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,9 +132,13 @@ def align(
     for name in wording.offered("align", other).keys() - wording.offered("align", of).keys():
         if name in settings:
             raise meaningless(name, f"an option of steering {of}")
+    missing = []
+    if curator.population is None:
+        missing.append(Missing("--population", "how many people there could be", "declare it; it is never counted"))
     if not columns and reward is None:
         expected = "what values what the model writes: --reward, or columns of preferences"
-        raise refused("--reward is missing", expected, "give --reward, or --chosen and --rejected")
+        missing.append(Missing("--reward", expected, "give --reward, or --chosen and --rejected"))
+    wording.require_given("align", missing)
 
     if out is not None:
         require_free(out, resume=resume)

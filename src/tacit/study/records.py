@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -110,10 +110,15 @@ def source_of(
     from tacit.study.account import require_name, require_unit
     from tacit.study.movement import OWN, Movement, Whereabouts
 
-    own_bounds = isinstance(records, Days) or "text" in reading or OWN & reading.keys()
-    if own_bounds and spec is not None:
-        what, expected = "spec= has no meaning for days and texts", "it for a table"
-        raise DataError(what, where="Study", expected=expected, remedy="leave spec= out")
+    taken = {"simulated"} if isinstance(records, Days) else set[str]()
+    if "text" in reading:
+        taken = {"text", "unit_key", "simulated"}
+    elif OWN & reading.keys():
+        taken = {word.name for word in fields(Whereabouts)} - {"source"}
+    said = {*reading, *(() if spec is None else ("spec",))}
+    if taken and (strange := sorted(said - taken)):
+        what, expected = f"{strange[0]}= has no meaning for such records", f"words of {', '.join(sorted(taken))}"
+        raise DataError(what, where="Study", expected=expected, remedy=f"leave {strange[0]}= out")
     if isinstance(records, Days):
         data = records.trajectories(**reading)
         movement = Movement(records.grid, (lambda: records) if data.simulated else None)
