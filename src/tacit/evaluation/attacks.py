@@ -106,7 +106,10 @@ def trials(
         members = present[first : first + together]
         released = run(members, int(np.random.default_rng([seed, 1, block]).integers(2**62)))
         for name, score in scores.items():
-            scored[name].append(_shaped(score(released), members.shape))
+            scored[name].append(score(released))
+            if scored[name][-1].shape != members.shape:
+                expected = f"one number a run and person, {members.shape}"
+                raise _bad(f"a score has shape {scored[name][-1].shape}", expected)
     return {name: Trials(present, np.concatenate(rows)) for name, rows in scored.items()}
 
 
@@ -264,12 +267,6 @@ def _count(scores: Floats, present: Presence, sign: int, threshold: float) -> Co
     if sign < 0:
         alarms, present = ~alarms, ~present
     return Counts(int(alarms[~present].sum()), int((~present).sum()), int(alarms[present].sum()), int(present.sum()))
-
-
-def _shaped(scores: Floats, shape: tuple[int, ...]) -> Floats:
-    if scores.shape != shape:
-        raise _bad(f"a score has shape {scores.shape}", f"one number a run and person, {shape}")
-    return scores
 
 
 def _bad(what: str, expected: str) -> DataError:

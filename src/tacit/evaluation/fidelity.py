@@ -64,7 +64,10 @@ def fidelity(
         expected = f"the same columns of the same kinds in both ({', '.join(FIELDS)})"
         raise DataError(what, where="fidelity", expected=expected, remedy="compare tables of one public specification")
     names = tuple(real_columns)
-    marginals = tuple(1.0 - _distance(real_columns[name], synthetic_columns[name]) for name in names)
+    pairs_of = ((real_columns[name], synthetic_columns[name]) for name in names)
+    marginals = tuple(
+        1.0 - (kolmogorov_smirnov(a, b) if a.dtype == np.float32 else total_variation(a, b)) for a, b in pairs_of
+    )
     continuous = [name for name in names if real_columns[name].dtype == np.float32]
     varying = tuple(name for name in continuous if np.ptp(real_columns[name]) > 0)
     r_real = correlations([real_columns[name] for name in varying])
@@ -155,7 +158,7 @@ def _named(spec: PublicSpec, field: str, values: NDArray[np.generic]) -> dict[st
     return {name: column.astype(np.int64) if count else column for name, column, count in columns}
 
 
-def kolmogorov_smirnov(a: Floats, b: Floats) -> float:
+def kolmogorov_smirnov(a: NDArray[np.generic], b: NDArray[np.generic]) -> float:
     """Two-sample Kolmogorov-Smirnov statistic sup_t |F_a(t) - F_b(t)| of samples [n] and [m], ties included.
 
     F_a - F_b is largest at a point of `a`, and F_b - F_a just before one (or zero, at the end), so that two searches of
@@ -170,7 +173,7 @@ def kolmogorov_smirnov(a: Floats, b: Floats) -> float:
     return float(max(above, below, 0.0))
 
 
-def total_variation(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
+def total_variation(a: NDArray[np.generic], b: NDArray[np.generic]) -> float:
     """Total variation distance (1/2) sum_k |p_a(k) - p_b(k)| between the value frequencies of samples [n] and [m]."""
     values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     p = np.bincount(codes[: len(a)], minlength=len(values)) / len(a)
@@ -194,12 +197,6 @@ def correlations(columns: list[NDArray[np.generic]]) -> NDArray[np.float64]:
     r = centred @ centred.T
     np.fill_diagonal(r, 1.0)
     return np.clip(r, -1.0, 1.0)
-
-
-def _distance(a: NDArray[np.generic], b: NDArray[np.generic]) -> float:
-    if a.dtype == np.float32:
-        return kolmogorov_smirnov(a.astype(np.float32, copy=False), b.astype(np.float32, copy=False))
-    return total_variation(a.astype(np.int64, copy=False), b.astype(np.int64, copy=False))
 
 
 # Control tables: what a measure or an agent scores when the table holds less than the synthetic one.

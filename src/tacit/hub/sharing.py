@@ -321,11 +321,8 @@ def _datasheet(certificate: Certificate, kind: str) -> str:
     """Answers to the questions of datasheets (Gebru et al. 2021, arXiv:1803.09010) that the certificate has."""
     unit = certificate.unit
     made = "synthetic rows" if kind == "dataset" else "a model"
-    people = (
-        "Nobody: the records were simulated."
-        if certificate.simulated
-        else (f"Records of {unit['population']:,} units, each one {unit['name']}. None of them is in this repository.")
-    )
+    people = f"Records of {unit['population']:,} units, each one {unit['name']}. None of them is in this repository."
+    people = "Nobody: the records were simulated." if certificate.simulated else people
     answers = {
         "What is this?": f"{made.capitalize()}, by {certificate.method} ({certificate.source}).",
         "Whom is it about?": people,
@@ -355,7 +352,7 @@ def _croissant(rows: Path, certificate: Certificate, name: str, license: str | N
             "@type": "cr:Field",
             "@id": f"rows/{field.name}",
             "name": field.name,
-            "dataType": _type(str(field.type)),
+            "dataType": next((found for stem, found in _TYPES.items() if str(field.type).startswith(stem)), "sc:Text"),
             "source": {"fileObject": {"@id": ROWS}, "extract": {"column": field.name}},
         }
         for field in parquet.read_schema(rows)
@@ -378,13 +375,8 @@ def _croissant(rows: Path, certificate: Certificate, name: str, license: str | N
         "distribution": [file_object],
         "recordSet": [{"@type": "cr:RecordSet", "@id": "rows", "name": "rows", "field": fields}],
     }
-    return (
-        json.dumps(described | ({} if license is None else {"license": license}), indent=1, ensure_ascii=False) + "\n"
-    )
-
-
-def _type(arrow: str) -> str:
-    return next((found for stem, found in _TYPES.items() if arrow.startswith(stem)), "sc:Text")
+    described |= {} if license is None else {"license": license}
+    return json.dumps(described, indent=1, ensure_ascii=False) + "\n"
 
 
 _CONTEXT: Mapping[str, Any] = {
@@ -405,14 +397,8 @@ _CONTEXT: Mapping[str, Any] = {
 
 
 def _require_name(name: str) -> None:
-    owner, slash, own = name.partition("/")
-    if not (
-        slash
-        and owner
-        and own
-        and "/" not in own
-        and all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (owner, own))
-    ):
+    owner, _, own = name.partition("/")
+    if not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (owner, own)):
         what, expected = f"{name!r} is no name of a repository", "OWNER/NAME, of letters, digits, '-', '_' and '.'"
         raise FileError(what, where="hub", expected=expected, remedy="give the repository such a name")
 

@@ -61,7 +61,12 @@ def law_of(event: Event, relation: Relation, delta: float) -> Law | None:
     """The law of an event of Gaussian sums, over everybody or over Poisson samples; None of any other event."""
     # Noise that an event states by its concentration alone is taken for Gaussian.
     if is_gaussian(event):
-        return lambda counts, confidence: _gaussian(counts, delta, confidence)
+
+        def bound(counts: rates.Counts, confidence: float) -> float:
+            mu = rates.mu_lower_bound(counts, confidence=confidence)
+            return accountants.gaussian_epsilon(delta, mu) if mu else 0.0
+
+        return bound
     sampled = relation == "add_or_remove" and all(
         isinstance(leaf, GaussianEvent | ZcdpEvent | PoissonSampledEvent) for leaf, _ in flatten(event)
     )
@@ -128,11 +133,6 @@ def _rates(counts: rates.Counts, confidence: float) -> tuple[float, float]:
         rates.lowest_rate(counts.hits, counts.having, error),
         rates.highest_rate(counts.false_alarms, counts.without, error),
     )
-
-
-def _gaussian(counts: rates.Counts, delta: float, confidence: float) -> float:
-    mu = rates.mu_lower_bound(counts, confidence=confidence)
-    return accountants.gaussian_epsilon(delta, mu) if mu else 0.0
 
 
 def _sampled(event: Event, counts: rates.Counts, delta: float, confidence: float) -> float:

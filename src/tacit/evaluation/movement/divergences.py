@@ -151,23 +151,16 @@ def table(
     measures = SETS[metrics]
     seen = real if isinstance(real, View) else View(real)
     if any(days.grid != seen.days.grid for days in rows.values()):
-        raise _refused(
-            "the tables of days lie on different grids",
-            "one public grid for all",
-            "put the days on the grid of the real ones first",
-        )
+        remedy = "put the days on the grid of the real ones first"
+        raise _refused("the tables of days lie on different grids", "one public grid for all", remedy)
     if not 0 < confidence < 1 or min(floors, bootstrap) < 0:
-        raise _refused(
-            f"confidence {confidence!r}, floors {floors!r}, bootstrap {bootstrap!r}",
-            "a confidence inside (0, 1) and numbers >= 0",
-            "choose another value",
-        )
+        what = f"confidence {confidence!r}, floors {floors!r}, bootstrap {bootstrap!r}"
+        raise _refused(what, "a confidence inside (0, 1) and numbers >= 0", "choose another value")
     people, owner = np.unique(seen.days.person, return_inverse=True)
     owner = owner.reshape(-1).astype(np.int64)
     if (floors or bootstrap) and len(people) < 2:
-        raise _refused(
-            "fewer than two people", "at least two for a floor or an interval", "leave out floors and bootstrap"
-        )
+        expected = "at least two for a floor or an interval"
+        raise _refused("fewer than two people", expected, "leave out floors and bootstrap")
     views = [seen, *(View(days) for days in rows.values())]
     counts = [counted(measure, views, owner if floors or bootstrap else None) for measure in measures]
     seen.forget()
@@ -176,7 +169,11 @@ def table(
     entries: list[Row] = []
     if floors:
         splits = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(floors)]).astype(np.float64)
-        drawn = _with_mean(np.stack([_split(count, splits) for count in counts], axis=1), metrics)
+        between = [
+            [count.measure.divergence(count.reweighted(half), count.reweighted(1 - half)) for half in splits]
+            for count in counts
+        ]
+        drawn = _with_mean(np.array(between).T, metrics)
         entries.append(_row(FLOOR, names, drawn.mean(axis=0), drawn, confidence))
     values = _with_mean(np.stack([_against(count, None) for count in counts], axis=1), metrics)
     weights = rng.multinomial(len(people), np.full(len(people), 1 / len(people)), size=bootstrap).astype(np.float64)
@@ -191,11 +188,6 @@ def _against(count: Counted, weights: Floats | None) -> Floats:
     """Divergence of each further table from the first [rows], its people weighted [P]."""
     real = count.totals[0] if weights is None else count.reweighted(weights)
     return np.array([count.measure.divergence(real, other) for other in count.totals[1:]])
-
-
-def _split(count: Counted, halves: Floats) -> Floats:
-    """Divergence between the two halves of the people of the first table, for each split [splits, P] of 0 and 1."""
-    return np.array([count.measure.divergence(count.reweighted(h), count.reweighted(1 - h)) for h in halves])
 
 
 def _with_mean(values: Floats, metrics: Set) -> Floats:
@@ -298,11 +290,8 @@ def map_advice(noise: float, squares: int) -> tuple[MapAdvice, ...]:
         DataError: the noise is negative, or there is no square.
     """
     if not (math.isfinite(noise) and noise >= 0 and squares >= 1):
-        raise _refused(
-            f"noise {noise!r}, squares {squares!r}",
-            "a finite noise >= 0 and at least one square",
-            "take both from the plan and the public grid",
-        )
+        expected, remedy = "a finite noise >= 0 and at least one square", "take both from the plan and the public grid"
+        raise _refused(f"noise {noise!r}, squares {squares!r}", expected, remedy)
     most = int(min(READABLE / noise, 1e12)) if noise > 0 else 10**12
     return tuple(
         MapAdvice(name, cells, noise * cells, noise * cells <= READABLE, most)
