@@ -48,8 +48,8 @@ def curve(label: str, role: str, *, spread: float = 0.0) -> LearningCurve:
     return LearningCurve(label, role, PEOPLE, mean, mean - spread, mean + spread)  # type: ignore[arg-type]
 
 
-def outcome(label: str, role: str, epsilon: float | None, *, runs: int = 1, spread: float = 0.0) -> Outcome:
-    return Outcome(label, role, epsilon, 497.25, 497.25 - spread, 497.25 + spread, 500.0, 499.5, runs)  # type: ignore[arg-type]
+def outcome(label: str, role: str, *, runs: int = 1, spread: float = 0.0) -> Outcome:
+    return Outcome(label, role, 497.25, 497.25 - spread, 497.25 + spread, 500.0, 499.5, runs)  # type: ignore[arg-type]
 
 
 def report(text: str = "CartPole-v1", *, certificate: Any = LEARNED, **changes: Any) -> Report:
@@ -59,10 +59,10 @@ def report(text: str = "CartPole-v1", *, certificate: Any = LEARNED, **changes: 
         "evaluated": 200,
         "error": 1.234,
         "outcomes": (
-            outcome("the same without noise", "ceiling", None, runs=3),
-            outcome("epsilon 8", "compared", 8.0, runs=3, spread=9.5),
-            outcome(text, "released", 1.0),
-            outcome("noise only", "floor", None, runs=3),
+            outcome("the same without noise", "ceiling", runs=3),
+            outcome("epsilon 8", "compared", runs=3, spread=9.5),
+            outcome(text, "released"),
+            outcome("noise only", "floor", runs=3),
         ),
         "curves": (
             curve("the same without noise", "ceiling", spread=5.0),
@@ -146,7 +146,7 @@ def test_participations_are_told(often: int, words: str) -> None:
 
 
 def test_a_release_alone_compares_with_nothing() -> None:
-    own = report(outcomes=(outcome("epsilon 1", "released", 1.0),), curves=(curve("epsilon 1", "released"),))
+    own = report(outcomes=(outcome("epsilon 1", "released"),), curves=(curve("epsilon 1", "released"),))
     page = Page(render(own))
     assert "Against epsilon" not in page.text
     assert "The ceiling learned without noise" not in page.text
@@ -161,7 +161,7 @@ def test_returns_of_real_people_are_refused() -> None:
 @pytest.mark.parametrize("roles", [(), ("released", "released")])
 def test_one_outcome_is_the_released_one(roles: tuple[str, ...]) -> None:
     with pytest.raises(DataError, match="no released outcome, or there are several"):
-        report(outcomes=tuple(outcome("a", role, 1.0) for role in roles))
+        report(outcomes=tuple(outcome("a", role) for role in roles))
 
 
 def test_a_recipe_without_a_promise_is_called_so_before_its_return() -> None:

@@ -118,7 +118,7 @@ def measured(
         evaluate: how many fresh people.
         seed: of these people.
     """
-    runs, epsilon = value.replicates, value.plan.epsilon
+    runs = value.replicates
 
     def final(*, greedy: bool, average: bool) -> np.ndarray:
         return people.returns(value.actor(greedy=greedy, average=average), runs, evaluate, seed=seed)
@@ -136,7 +136,6 @@ def measured(
     row = Outcome(
         label=label,
         role=role,
-        epsilon=None if epsilon is None or math.isinf(epsilon) else epsilon,
         mean=float(means.mean()),
         low=float(means.min()),
         high=float(means.max()),

@@ -36,9 +36,8 @@ class LearningCurve:
 class Outcome:
     """What one setting came to."""
 
-    label: str  # label, role: as in `Learning`
+    label: str  # label, role: as in `LearningCurve`
     role: Role
-    epsilon: float | None  # its promise, or None where there is none
     mean: float  # mean, low, high: return of the last policy as it acts, over the runs
     low: float
     high: float
