@@ -25,9 +25,9 @@ from scipy.optimize import brentq
 
 from experiments.check import Figure
 from experiments.configuration import Json
+from experiments.dppg_paper import classical_epsilon, published_epsilon, zhao_epsilon
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.methods.policy_gradient.recipes import classical_epsilon, published_epsilon, zhao_epsilon
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation

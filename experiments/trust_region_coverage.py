@@ -30,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments import dppg_paper
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
@@ -164,11 +165,11 @@ def row(weights: np.ndarray, users: int, sigma: float, seed: int) -> dict[str, l
     for target in CONFIDENCES:
         clips = {
             "l2": tr.l2_clip(RADIUS, target, dimension=len(weights), **rule),
-            "l2_markov": tr.l2_clip_markov(RADIUS, target, dimension=len(weights), **rule),
+            "l2_markov": dppg_paper.l2_clip_markov(RADIUS, target, dimension=len(weights), **rule),
             "kl": tr.kl_clip(RADIUS, target, eigenvalues=few, **rule),
-            "kl_markov": tr.kl_clip_markov(RADIUS, target, **spectrum, **rule),
-            "gap": tr.gap_clip(GAP, target, gradient_norm=GRADIENT, **rule),
-            "gap_cantelli": tr.gap_clip_cantelli(GAP, target, gradient_norm=GRADIENT, **rule),
+            "kl_markov": dppg_paper.kl_clip_markov(RADIUS, target, **spectrum, **rule),
+            "gap": dppg_paper.gap_clip(GAP, target, gradient_norm=GRADIENT, **rule),
+            "gap_cantelli": dppg_paper.gap_clip_cantelli(GAP, target, gradient_norm=GRADIENT, **rule),
         }
         for name, clip in clips.items():
             if name.startswith("gap"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.dppg_paper import published_epsilon
 from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run, variant
 
@@ -20,7 +21,6 @@ from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import Timed
 from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import ucb_vi
-from tacit.methods.policy_gradient.recipes import published_epsilon
 from tacit.privacy.noise.secret import SecretNoise
 from tacit_worlds import cart_pole, river_swim
 

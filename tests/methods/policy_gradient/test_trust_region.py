@@ -9,6 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import ncx2, norm
 
+from experiments import dppg_paper
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import trust_region as tr
 from tacit.methods.policy_gradient.trust_region import KL, L2
@@ -93,18 +94,20 @@ def test_as_many_steps_as_promised_stay_inside(dimension: int, noise: float, use
 def test_markov_and_cantelli_are_on_the_safe_side() -> None:
     common = {"learning_rate": 1.0, "noise": 2.0}
     exact = tr.l2_clip(3.5, 0.6, dimension=24, **common)
-    assert exact / tr.l2_clip_markov(3.5, 0.6, dimension=24, **common) == pytest.approx(1.55, abs=0.02)
+    assert exact / dppg_paper.l2_clip_markov(3.5, 0.6, dimension=24, **common) == pytest.approx(1.55, abs=0.02)
     large = {"learning_rate": 1.0, "noise": 1.0, "dimension": 4610}
-    assert tr.l2_clip(1.0, 0.95, **large) / tr.l2_clip_markov(1.0, 0.95, **large) == pytest.approx(4.40, abs=0.02)
+    assert tr.l2_clip(1.0, 0.95, **large) / dppg_paper.l2_clip_markov(1.0, 0.95, **large) == pytest.approx(
+        4.40, abs=0.02
+    )
     weights = DECAYING.tolist()
     kl = tr.kl_clip(0.05, 0.6, eigenvalues=weights, **common)
-    markov = tr.kl_clip_markov(0.05, 0.6, trace=sum(weights), largest=1.0, **common)
+    markov = dppg_paper.kl_clip_markov(0.05, 0.6, trace=sum(weights), largest=1.0, **common)
     assert 1.5 < kl / markov < 1.8
     # a Gaussian's share beyond the exact limit is beta, beyond Cantelli's far less
     gap = {"gap": 0.3, "confidence": 0.9, "learning_rate": 0.5, "noise": 2.0, "gradient_norm": 4.0}
-    for clip, share in ((tr.gap_clip(**gap), 0.1), (tr.gap_clip_cantelli(**gap), norm.sf(3.0))):
+    for clip, share in ((dppg_paper.gap_clip(**gap), 0.1), (dppg_paper.gap_clip_cantelli(**gap), norm.sf(3.0))):
         assert norm.sf(0.3 / (0.5 * 2.0 * clip * 4.0)) == pytest.approx(share)
-    assert tr.gap_clip(**(gap | {"noise": 0.0})) == math.inf
+    assert dppg_paper.gap_clip(**(gap | {"noise": 0.0})) == math.inf
 
 
 def test_the_noise_of_a_step_does_not_depend_on_sigma_or_the_learning_rate() -> None:
@@ -176,10 +179,10 @@ def test_few_eigenvalues_stand_for_all() -> None:
         (lambda: KL(1.0).clip(learning_rate=1.0, noise=1.0, dimension=1, eigenvalues=[1.0, 1.0]), "eigenvalues is 2"),
         (lambda: KL(1.0).clip(learning_rate=1.0, noise=1.0, dimension=2, eigenvalues=[1.0, -1.0]), "eigenvalues is"),
         (lambda: KL(1.0, ridge=0.0).clip(learning_rate=1.0, noise=1.0, dimension=1, eigenvalues=[0.0]), "or a ridge"),
-        (lambda: tr.gap_clip(1.0, 0.4, learning_rate=1.0, noise=1.0, gradient_norm=1.0), "confidence is 0.4"),
-        (lambda: tr.gap_clip(0.0, 0.9, learning_rate=1.0, noise=1.0, gradient_norm=1.0), "gap is 0.0"),
+        (lambda: dppg_paper.gap_clip(1.0, 0.4, learning_rate=1.0, noise=1.0, gradient_norm=1.0), "confidence is 0.4"),
+        (lambda: dppg_paper.gap_clip(0.0, 0.9, learning_rate=1.0, noise=1.0, gradient_norm=1.0), "gap is 0.0"),
         (
-            lambda: tr.kl_clip_markov(1.0, 0.6, learning_rate=1.0, noise=1.0, trace=1.0, largest=2.0),
+            lambda: dppg_paper.kl_clip_markov(1.0, 0.6, learning_rate=1.0, noise=1.0, trace=1.0, largest=2.0),
             "largest is 2.0",
         ),
     ],

@@ -29,7 +29,7 @@ from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 from tacit.privacy.vault import plan as plans
 from tacit.serialization import Kinds
 from tacit.units import Promise, Unit, check_delta
-from tacit.validation import check
+from tacit.validation import check, positive, whole
 
 CONSENSUS, TRAINING = "consensus", "training"
 """The names of the parts."""
@@ -109,12 +109,9 @@ class Consensus(plans.PrivatePlan):
         check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")
         check("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
         names = ("horizon", "rows", "steps", "expected_batch_size", "rows_per_expert", "stable_batch", "target_every")
-        for name, least in (*((name, 1) for name in names), ("trajectories", 0)):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
-        for name in ("clip_norm", "rate", "stable_rate"):
-            value = getattr(self, name)
-            check(name, value, 0 < value < math.inf, "a finite number > 0")
+        whole(**{name: getattr(self, name) for name in names})
+        whole(0, trajectories=self.trajectories)
+        positive(clip_norm=self.clip_norm, rate=self.rate, stable_rate=self.stable_rate)
         check("average", self.average, 0 <= self.average <= 1, "a number in [0, 1]")
         check("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
         check("stable_fraction", self.stable_fraction, 0 <= self.stable_fraction <= 1, "a number in [0, 1]")

@@ -39,7 +39,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
+from tacit.validation import check, fraction, positive, whole
 
 # Inputs of one size in every direction, from noisy second moments of what experts see.
 
@@ -158,13 +158,10 @@ class ReturnWeighted(plans.PrivatePlan):
 
     def __post_init__(self) -> None:
         check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")
-        for name in ("kept", "rows"):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        whole(kept=self.kept, rows=self.rows)
         check("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
-        check("momentum", self.momentum, 0 <= self.momentum < 1, "a number in [0, 1)")
-        check("share", self.share, 0 <= self.share < 1, "a number in [0, 1)")
-        check("rate", self.rate, 0 < self.rate < math.inf, "a finite number > 0")
+        fraction(momentum=self.momentum, share=self.share)
+        positive(rate=self.rate)
         check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
         self.parts()
 

@@ -37,7 +37,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import Kinds
-from tacit.validation import check
+from tacit.validation import check, whole
 
 Array = NDArray[Any]
 
@@ -81,9 +81,7 @@ class Votes(plans.PrivatePlan):
         head, actions = self.policy.head, self.clone.actions
         fits = isinstance(head, Categorical) and head.actions == actions
         check("policy.head", head, fits, f"Categorical({actions}), of the clone's {actions} actions")
-        for name in ("rounds", "horizon", "rows"):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        whole(rounds=self.rounds, horizon=self.horizon, rows=self.rows)
         check("explore", self.explore, 0 <= self.explore <= 1, "a probability")
         self.parts()
 

@@ -27,7 +27,7 @@ from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.origins import MOST_LEVEL
 from tacit.privacy.vault.plan import PrivatePlan
-from tacit.validation import check
+from tacit.validation import check, positive
 
 Imitation = Literal["none", "linear", "quadratic"]
 LOOK, MOMENTS, STATEMENT = "look", "moments", "statement"
@@ -96,8 +96,8 @@ class ImprovementPlan(PrivatePlan):
         check("caution", self.caution, 0 <= self.caution < 1, "a probability below 1, such as 0.1")
         check("level", self.level, 0.5 <= self.level <= MOST_LEVEL, f"a number from 0.5 to {MOST_LEVEL}")
         check("look_share", self.look_share, 0 < self.look_share < 1, "a share that leaves some for the moments")
-        for name in ("change_weight", "reward_weight", "clip", "snr_scale"):
-            check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "a finite number > 0")
+        positive(change_weight=self.change_weight, reward_weight=self.reward_weight, clip=self.clip)
+        positive(snr_scale=self.snr_scale)
         check("imitate", self.imitate, self.imitate in get_args(Imitation), "none, linear or quadratic")
         check("favour", self.favour, 0 <= self.favour < math.inf, "a finite number >= 0")
         check("pessimism", self.pessimism, 0 <= self.pessimism < math.inf, "a finite number >= 0")

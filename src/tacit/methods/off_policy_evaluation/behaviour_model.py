@@ -36,7 +36,7 @@ from tacit.methods.off_policy_evaluation.statistics import encoded, gram_of, rea
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
+from tacit.validation import check, whole
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -72,7 +72,7 @@ class BehaviourModel:
     def __post_init__(self) -> None:
         check("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
         check("floor", self.floor, 0 < self.floor <= 1, "a number in (0, 1]")
-        check("rounds", self.rounds, type(self.rounds) is int and self.rounds >= 1, "a whole number >= 1")
+        whole(rounds=self.rounds)
         check("tau", self.tau, 0 < self.tau < math.inf, "a finite number > 0")
 
     @classmethod

@@ -59,7 +59,7 @@ from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_pr
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
+from tacit.validation import check, whole
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -92,7 +92,7 @@ class Regression:
     prior: float = 0.1
 
     def __post_init__(self) -> None:
-        check("rounds", self.rounds, type(self.rounds) is int and self.rounds >= 1, "a whole number >= 1")
+        whole(rounds=self.rounds)
         check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
         check("prior", self.prior, math.isfinite(self.prior) and self.prior > 0, "a finite number > 0")
 

@@ -38,7 +38,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import check, fraction, whole
 
 PART = "gtd2"
 
@@ -86,13 +86,11 @@ class Gpope(GaussianEstimator):
     def __post_init__(self) -> None:
         check("mode", self.mode, self.mode in ("full_batch", "poisson", "paper"), "full_batch, poisson or paper")
         check("schedule", self.schedule, self.schedule in ("constant", "diminishing"), "constant or diminishing")
-        check(
-            "batch_size", self.batch_size, type(self.batch_size) is int and self.batch_size >= 1, "a whole number >= 1"
-        )
+        whole(batch_size=self.batch_size)
         sampled = self.mode != "full_batch" and self.behaviour_model is not None
         check("behaviour_model", self.mode, not sampled, "none in a sampled mode")
         check("tail", self.tail, 0 < self.tail <= 1, "a number in (0, 1]")
-        check("value_share", self.value_share, 0 <= self.value_share < 1, "a number in [0, 1)")
+        fraction(value_share=self.value_share)
         super().__post_init__()
         for name in ("clip_norm", "step_size"):
             value = getattr(self, name)

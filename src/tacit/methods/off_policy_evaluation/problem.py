@@ -14,7 +14,7 @@ from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.features import AnyFeatures
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.serialization import LATER, Json
-from tacit.validation import check
+from tacit.validation import check, whole
 
 MOST_ROWS = 100_000
 """Rows of one unit that may be read: they are held side by side in memory."""
@@ -46,9 +46,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
-        for name in ("horizon", "episodes_per_unit"):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        whole(horizon=self.horizon, episodes_per_unit=self.episodes_per_unit)
         rows = self.rows_per_unit
         check("horizon times episodes_per_unit", rows, rows <= MOST_ROWS, f"at most {MOST_ROWS:,} rows of one unit")
         if self.return_range is not None:

@@ -49,7 +49,7 @@ from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import check, whole
 
 LOW_BUDGET = 60.0
 """Below this many units per noise multiplier the centre gets more of the budget and the filter trusts it more."""
@@ -114,7 +114,7 @@ class ResidualRegression(GaussianEstimator):
 
     def __post_init__(self) -> None:
         check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
-        check("rounds", self.rounds, type(self.rounds) is int and self.rounds >= 1, "a whole number >= 1")
+        whole(rounds=self.rounds)
         for name in ("multiplier", "tau"):
             value = getattr(self, name)
             check(name, value, value is None or 0 < value < math.inf, "None or a finite number > 0")

@@ -37,7 +37,7 @@ from tacit.methods.policy_gradient.plan import CRITIC, PolicyGradientPlan, Seedi
 from tacit.methods.policy_gradient.rounds import POLICY
 from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.mechanisms.base import Contribution
-from tacit.validation import check
+from tacit.validation import check, fraction, positive, whole
 
 # Adam on many people's own rows at once, each person's parameters by themselves.
 
@@ -65,13 +65,9 @@ class LocalTraining:
     epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "minibatches"):
-            count = getattr(self, name)
-            check(name, count, type(count) is int and count >= 1, "a whole number >= 1")
-        for name in ("learning_rate", "epsilon"):
-            check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "a finite number > 0")
-        for name in ("beta1", "beta2"):
-            check(name, getattr(self, name), 0 <= getattr(self, name) < 1, "a number in [0, 1)")
+        whole(epochs=self.epochs, minibatches=self.minibatches)
+        positive(learning_rate=self.learning_rate, epsilon=self.epsilon)
+        fraction(beta1=self.beta1, beta2=self.beta2)
 
     def __call__(
         self,

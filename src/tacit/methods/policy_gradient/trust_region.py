@@ -34,7 +34,7 @@ def l2_quantile(confidence: float, *, noise: float, dimension: int, users: int =
 
     # It is s^2 times a non-central chi-square with d degrees of freedom and non-centrality (N / s)^2; N^2 without
     # noise.
-    _check(confidence, noise, users)
+    check_step(confidence, noise, users)
     check("dimension", dimension, dimension >= 1, "a whole number >= 1")
     if noise == 0:
         return float(users**2)
@@ -45,7 +45,7 @@ def kl_quantile(confidence: float, eigenvalues: Sequence[float], *, noise: float
     """The quantile of (N u + s z)' F (N u + s z) for a unit vector u along F's largest eigenvalue."""
     # That is the worst direction in every test, which is no proof. The distribution is that of a sum of independent
     # non-central chi-squares with the eigenvalues as weights (`weighted_quantile`).
-    _check(confidence, noise, users)
+    check_step(confidence, noise, users)
     weights = _spectrum(eigenvalues)
     if noise == 0:
         return float(users**2 * weights.max())
@@ -106,16 +106,7 @@ def l2_clip(
 ) -> float:
     """Proposition 4.4: the largest C with P(|theta' - theta|^2 / 2 <= radius) >= confidence, reached at |g| >= C."""
     quantile = l2_quantile(confidence, noise=noise, dimension=dimension, users=users)
-    return _clip(radius, learning_rate, users, quantile)
-
-
-def l2_clip_markov(
-    radius: float, confidence: float, *, learning_rate: float, noise: float, dimension: int, users: int = 1
-) -> float:
-    """Proposition 4.5, from the mean alone: smaller than `l2_clip`, 1.5 to 4.5 times in common cases."""
-    _check(confidence, noise, users)
-    mean = users**2 + noise**2 * dimension
-    return _clip(radius, learning_rate, users, mean / (1 - confidence))
+    return clip_of(radius, learning_rate, users, quantile)
 
 
 def kl_clip(
@@ -131,47 +122,7 @@ def kl_clip(
     # confidence: in [0.5, 0.99]; learning_rate: eta > 0; eigenvalues: of the Fisher information F, in any order, those
     # that are 0 may be left out; users: N, how many contributions a step is the mean of
     quantile = kl_quantile(confidence, eigenvalues, noise=noise, users=users)
-    return _clip(radius, learning_rate, users, quantile)
-
-
-def kl_clip_markov(
-    radius: float,
-    confidence: float,
-    *,
-    learning_rate: float,
-    noise: float,
-    trace: float,
-    largest: float,
-    users: int = 1,
-) -> float:
-    """Proposition 4.7 as the paper has it, which needs the trace and the largest eigenvalue of F alone."""
-    _check(confidence, noise, users)
-    check("largest", largest, 0 < largest <= trace * (1 + 1e-9) < math.inf, "a number > 0, at most the trace")
-    mean = users**2 * largest + noise**2 * trace
-    return _clip(radius, learning_rate, users, mean / (1 - confidence))
-
-
-def gap_clip(
-    gap: float, confidence: float, *, learning_rate: float, noise: float, gradient_norm: float, users: int = 1
-) -> float:
-    """Proposition 4.6 with the exact quantile: the largest C for which the step's noise costs little, to first
-    order."""
-    from scipy.stats import norm
-
-    # P(eta <g, noise> <= gap) >= confidence, so that the objective falls behind that of the step without clip and noise
-    # by at most eta (1 - tau) |g|^2 + gap, tau |g| being the clipped norm. It says nothing on the first term, which
-    # grows as C falls: it is no rule for choosing C. Infinite without noise.
-    # learning_rate: eta > 0; users: N
-    check("confidence", confidence, 0.5 < confidence < 1, "a number in (0.5, 1)")
-    return _gap(gap, learning_rate, noise, gradient_norm, users, float(norm.ppf(confidence)))
-
-
-def gap_clip_cantelli(
-    gap: float, confidence: float, *, learning_rate: float, noise: float, gradient_norm: float, users: int = 1
-) -> float:
-    """Proposition 4.6 as the paper has it, by Cantelli's inequality: smaller than `gap_clip`."""
-    check("confidence", confidence, 0 < confidence < 1, "a number in (0, 1)")
-    return _gap(gap, learning_rate, noise, gradient_norm, users, math.sqrt(confidence / (1 - confidence)))
+    return clip_of(radius, learning_rate, users, quantile)
 
 
 @dataclass(frozen=True)
@@ -255,17 +206,10 @@ class KL:
 TrustRegion = L2 | KL
 
 
-def _clip(radius: float, learning_rate: float, users: int, quantile: float) -> float:
+def clip_of(radius: float, learning_rate: float, users: int, quantile: float) -> float:
     check("radius", radius, 0 < radius < math.inf, "a finite number > 0")
     check("learning_rate", learning_rate, 0 < learning_rate < math.inf, "a finite number > 0")
     return math.sqrt(2 * radius / quantile) * users / learning_rate
-
-
-def _gap(gap: float, learning_rate: float, noise: float, gradient_norm: float, users: int, quantile: float) -> float:
-    _check(0.5, noise, users)
-    for name, value in (("gap", gap), ("learning_rate", learning_rate), ("gradient_norm", gradient_norm)):
-        check(name, value, 0 < value < math.inf, "a finite number > 0")
-    return gap * users / (learning_rate * noise * gradient_norm * quantile) if noise else math.inf
 
 
 def _spectrum(eigenvalues: Sequence[float]) -> np.ndarray:
@@ -282,7 +226,7 @@ def _cumulants(weights: np.ndarray, shift: np.ndarray) -> np.ndarray:
     return np.asarray((weights**order * (1 + order * shift)).sum(axis=1))
 
 
-def _check(confidence: float, noise: float, users: int) -> None:
+def check_step(confidence: float, noise: float, users: int) -> None:
     check("confidence", confidence, 0 < confidence < 1, "a number in (0, 1)")
     check("users", users, users >= 1, "a whole number >= 1")
     check("noise", noise, noise == 0 or 1e-4 * users <= noise < math.inf, "0, or a finite number >= users / 10,000")

@@ -36,7 +36,7 @@ from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.user_vault import UserVault
-from tacit.validation import check
+from tacit.validation import check, positive, whole
 
 Float64 = NDArray[np.float64]
 Table = NDArray[np.int64]
@@ -76,10 +76,8 @@ class UcbVi(plans.PrivatePlan):
     """sigma; None until calibrated, 0 for no privacy."""
 
     def __post_init__(self) -> None:
-        for name in ("states", "actions", "horizon", "rounds", "users"):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
-        check("most", self.most, 0 < self.most < math.inf, "a finite number > 0")
+        whole(states=self.states, actions=self.actions, horizon=self.horizon, rounds=self.rounds, users=self.users)
+        positive(most=self.most)
         check("bonus", self.bonus, 0 <= self.bonus < math.inf, "a finite number >= 0")
         self.parts()
 
