@@ -24,7 +24,7 @@ from torch import Tensor
 from tacit_worlds.agents.offline import (
     Batch,
     Count,
-    Learning,
+    LearningStep,
     Members,
     NotNegative,
     OfflineConfig,
@@ -69,7 +69,7 @@ class EdacConfig(OfflineConfig):
     """first weight of the policy's entropy; it then keeps the entropy near minus the width of an action."""
     target_rate: Share = 0.02
 
-    def learner(self, members: Members) -> Learning:
+    def learner(self, members: Members) -> LearningStep:
         """N critics with their targets, the policy and the weight of its entropy."""
         d, d_a, hidden = members.observation, members.action, (self.width, self.width)
         q = members.networks((d + d_a, *hidden, 1), copies=self.critics)
@@ -85,7 +85,7 @@ class EdacConfig(OfflineConfig):
             return descent, climb, d_a - log_chance
 
         *below, weight, bias = policy.layers
-        return Learning(
+        return LearningStep(
             [q.theta, policy.theta, level],
             [*below, weight[..., :d_a], bias[..., :d_a]],
             step,

@@ -19,7 +19,7 @@ from tacit_worlds.agents.offline import (
     Batch,
     Count,
     Inside,
-    Learning,
+    LearningStep,
     Members,
     NotNegative,
     OfflineConfig,
@@ -55,12 +55,12 @@ class IqlConfig(OfflineConfig):
     layer_norm: bool = True
     """LayerNorm before every ReLU of Q and V; the paper has none."""
 
-    def learner(self, members: Members) -> Learning:
+    def learner(self, members: Members) -> LearningStep:
         """Two critics with their targets, V and the policy."""
         d, d_a, hidden = members.observation, members.action, (self.width, self.width)
         q, value = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, 1))
         policy, target = members.networks((d, *hidden, d_a)), q.copy()
-        return Learning(
+        return LearningStep(
             [q.theta, value.theta, policy.theta],
             policy.layers,
             lambda number, batch: gradients(q.layers, target.layers, value.layers, policy.layers, batch, self),

@@ -244,7 +244,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Learning:
+class LearningStep:
     """What an agent brings to the loop.
 
     Args:
@@ -286,7 +286,7 @@ class OfflineConfig(ABC):
         require_limits(self)
 
     @abstractmethod
-    def learner(self, members: Members) -> Learning:
+    def learner(self, members: Members) -> LearningStep:
         """The agent's networks and gradients."""
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from tacit_worlds.agents.offline import (
     Batch,
     Count,
-    Learning,
+    LearningStep,
     Members,
     NotNegative,
     OfflineConfig,
@@ -50,7 +50,7 @@ class Td3BcConfig(OfflineConfig):
     layer_norm: bool = False
     """LayerNorm before every ReLU of the critics; the paper has none."""
 
-    def learner(self, members: Members) -> Learning:
+    def learner(self, members: Members) -> LearningStep:
         """Two critics and the policy, with the targets of both."""
         d, d_a, hidden = members.observation, members.action, (self.width, self.width)
         q, policy = members.networks((d + d_a, *hidden, 1), copies=2), members.networks((d, *hidden, d_a))
@@ -70,7 +70,7 @@ class Td3BcConfig(OfflineConfig):
                 target.approach(q, self.target_rate)
                 actor.approach(policy, self.target_rate)
 
-        return Learning([q.theta, policy.theta], policy.layers, step, follow)
+        return LearningStep([q.theta, policy.theta], policy.layers, step, follow)
 
 
 def critic_gradient(
