@@ -48,10 +48,10 @@ from tacit.evaluation.attacks import (
     LEAST,
     Attack,
     Candidates,
+    DayOverlap,
     Floats,
     Likelihood,
     Nearest,
-    Overlap,
     OwnDirection,
     Released,
     Score,
@@ -132,11 +132,11 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
 def scores(run: Any) -> dict[str, Score]:
     """The attacks on a method."""
     who = Candidates(world(GEOLIFE).days, GEOLIFE)
-    found: dict[str, Score] = {"likelihood": Likelihood(who), "nearest": Nearest(who), "overlap": Overlap(who)}
+    found: dict[str, Score] = {"likelihood": Likelihood(who), "nearest": Nearest(who), "overlap": DayOverlap(who)}
     if isinstance(run, OnDevices) and run.heard:
         found["critics"] = lambda released: np.asarray(released["critics"], np.float64)
     if isinstance(run, InMemory):
-        found["copied starts"] = OfCopied(Overlap(who, slots=COPIED))
+        found["copied starts"] = OfCopied(DayOverlap(who, slots=COPIED))
         found["release"] = OwnDirection(run.own(), 1.0 if run._sums[MOVES_PART].noise else 0.0)
     return found
 
@@ -169,7 +169,7 @@ def store(path: Path = RESULTS / "mobility_attack.json") -> Store:
 def configuration(key: str) -> Json:
     """What a row was made with, its seed aside: shadow and target runs differ in nothing else."""
     block = Block.of(key)
-    attacks = {"days": Candidates.most, "slots": len(Overlap.slots), "starts": list(COPIED), "least": LEAST}
+    attacks = {"days": Candidates.most, "slots": len(DayOverlap.slots), "starts": list(COPIED), "least": LEAST}
     return {
         "runs": BLOCK,
         "generated": mobility_shadows.GENERATED,

@@ -13,9 +13,9 @@ from tacit.envs.movement import FixedPolicy, possible
 from tacit.evaluation.attacks import (
     Attack,
     Candidates,
+    DayOverlap,
     Likelihood,
     Nearest,
-    Overlap,
     OwnDirection,
     Run,
     Score,
@@ -86,7 +86,7 @@ def result(run: Run, score: Score, shadows: int = 64, targets: int = 64) -> Atta
     return attack(shadow, target, delta=DELTA)
 
 
-@pytest.mark.parametrize("score", [Nearest(CANDIDATES), Overlap(CANDIDATES)])
+@pytest.mark.parametrize("score", [Nearest(CANDIDATES), DayOverlap(CANDIDATES)])
 def test_copied_days_are_found(score: Score) -> None:
     found = result(copies, score)
     assert found.auc > 0.85
@@ -94,7 +94,7 @@ def test_copied_days_are_found(score: Score) -> None:
 
 
 def test_copied_starts_are_found() -> None:
-    assert result(starts, Overlap(CANDIDATES, slots=(0,))).auc > 0.9
+    assert result(starts, DayOverlap(CANDIDATES, slots=(0,))).auc > 0.9
 
 
 def test_own_directions_find_everybody_in_a_release_without_noise() -> None:

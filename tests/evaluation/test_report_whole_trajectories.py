@@ -22,7 +22,7 @@ from tacit.evaluation.report.whole_trajectories import (
     trajectory_scores,
 )
 from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics
-from tacit.evaluation.trajscore import Closeness, TrajScore
+from tacit.evaluation.trajscore import ManifoldCloseness, TrajScore
 
 
 def walks(count: int, seed: int, fragment: int = 5) -> Sequences:
@@ -129,7 +129,11 @@ def test_hostile_labels_stay_text_and_nothing_to_draw_is_no_picture() -> None:
 
 
 def test_scores_have_ceiling_and_floor_and_leave_out_what_there_is_none_of() -> None:
-    one, best, worst = Closeness(0.8, 0.8, 0.1), Closeness(0.9, 0.9, 0.1), Closeness(0.2, 0.2, 0.1)
+    one, best, worst = (
+        ManifoldCloseness(0.8, 0.8, 0.1),
+        ManifoldCloseness(0.9, 0.9, 0.1),
+        ManifoldCloseness(0.2, 0.2, 0.1),
+    )
     walked = sequence_dynamics(walks(30, 0), step)
     scores = trajectory_scores(walked, TrajScore(one, best, worst, 10))
     assert [score.measure for score in scores] == [

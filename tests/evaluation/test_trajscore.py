@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 from tacit.errors import DataError
 from tacit.evaluation.sequences import Sequences
 from tacit.evaluation.trajscore import (
-    Closeness,
+    ManifoldCloseness,
     TrajectoryEncoder,
     mean_cosine,
     precision_recall,
@@ -65,8 +65,8 @@ def test_manifolds_of_a_few_points() -> None:
     line = np.array([[0.0], [1.0], [3.0]])  # balls to the nearest neighbour: [-1, 1], [0, 2] and [1, 5]
     assert precision_recall(line, np.array([[-1.5], [4.5], [9.0], [2.5]]), neighbours=1)[0] == 0.5
     assert precision_recall(line, line, neighbours=1) == (1.0, 1.0)
-    assert Closeness(0.5, 1.0, 0.0).f1 == pytest.approx(2 / 3)
-    assert Closeness(0.0, 0.0, 1.0).f1 == 0.0
+    assert ManifoldCloseness(0.5, 1.0, 0.0).f1 == pytest.approx(2 / 3)
+    assert ManifoldCloseness(0.0, 0.0, 1.0).f1 == 0.0
 
 
 def test_mean_cosine_is_the_mean_over_all_pairs_and_rewards_collapse() -> None:

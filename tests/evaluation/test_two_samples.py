@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import independent_columns
-from tacit.evaluation.two_samples import Features, two_sample
+from tacit.evaluation.two_samples import ColumnFeatures, two_sample
 
 Columns = dict[str, np.ndarray]
 
@@ -69,7 +69,7 @@ def test_the_seed_and_the_number_of_rows_decide() -> None:
 
 
 def test_features_are_standard_or_one_hot() -> None:
-    fitted = Features.fit({"a": np.array([0, 4], np.float32), "b": np.array([5, 7]), "c": np.ones(2, np.float32)})
+    fitted = ColumnFeatures.fit({"a": np.array([0, 4], np.float32), "b": np.array([5, 7]), "c": np.ones(2, np.float32)})
     new = {"a": np.array([2, 4, 0], np.float32), "b": np.array([7, 5, 6]), "c": np.full(3, 1.5, np.float32)}
     assert fitted.size == 4
     assert fitted.apply(new).tolist() == [[0.0, 0.5, 0.0, 1.0], [1.0, 0.5, 1.0, 0.0], [-1.0, 0.5, 0.0, 0.0]]

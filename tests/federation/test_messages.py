@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from tacit.errors import MechanismError
 from tacit.federation.messages import (
-    Asked,
+    DeviceQuery,
     read_answer,
     read_numbers,
     read_query,
@@ -30,8 +30,8 @@ def query(part: Any = SERVER, step: int = 2) -> Query:
     return Query("plan", part, step, cases.Remembering(), {"weights": np.arange(3.0), "n": np.array(4)}, 3)
 
 
-def asked(step: int = 2, part: str = "sum", plan: str = "plan") -> Asked:
-    return Asked(plan, part, step, 3, {})
+def asked(step: int = 2, part: str = "sum", plan: str = "plan") -> DeviceQuery:
+    return DeviceQuery(plan, part, step, 3, {})
 
 
 def test_a_query_arrives_as_it_was_sent() -> None:
@@ -150,7 +150,7 @@ def test_an_answer_at_the_end_of_its_range_is_read(part: Any, vector: Any) -> No
 
 
 @pytest.mark.parametrize("other", [asked(step=1), asked(part="other"), asked(plan="another")])
-def test_an_answer_to_another_query_is_none(other: Asked) -> None:
+def test_an_answer_to_another_query_is_none(other: DeviceQuery) -> None:
     assert read_answer(write_answer(other, np.zeros(3)), query()) is None
 
 

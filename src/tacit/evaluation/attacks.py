@@ -281,7 +281,7 @@ LEAST = 1e-6
 """The least probability of an action: what a policy rules out is no proof of absence."""
 
 
-class Policy(Protocol):
+class MovementPolicy(Protocol):
     """A policy of movement, as simulators have it."""
 
     @property
@@ -313,7 +313,7 @@ class Candidates:
         steps = {n: (movement.actions(cells, last=n > LAST), possible(cells, actions=n)) for n in (LAST, LAST + 1)}
         object.__setattr__(self, "_steps", steps)
 
-    def log_likelihoods(self, policy: Policy) -> Floats:
+    def log_likelihoods(self, policy: MovementPolicy) -> Floats:
         """Log-likelihood of each day's actions [D], given where it starts; the type of day is summed out.
 
         What is impossible in a state is ruled out, as it is when days are played.
@@ -402,7 +402,7 @@ class Nearest:
 
 
 @dataclass(frozen=True, eq=False)
-class Overlap:
+class DayOverlap:
     """Black-box: how often generated days, `days` [R, n, 48], are where a person is, in logarithms."""
 
     candidates: Candidates  # the people

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import flatten
 from tacit.evaluation.sequences import Floats, Sequences
-from tacit.evaluation.two_samples import Features, Flat, perceptron
+from tacit.evaluation.two_samples import ColumnFeatures, Flat, perceptron
 
 BATCH = 256
 
@@ -40,7 +40,7 @@ BATCH = 256
 class TrajectoryEncoder:
     """Trajectories to codes of L numbers."""
 
-    features: Features  # of the public rows
+    features: ColumnFeatures  # of the public rows
     horizon: int  # H, how many steps of a trajectory are seen; later ones are cut off
     stride: int  # only every stride-th step is seen, from the first
     network: nn.Module  # [N, H' (D + 1)] to [N, L], with H' seen steps of D features, and 1 where there is a step
@@ -78,7 +78,7 @@ def train_encoder(
     if min(horizon, stride, size, width, steps) < 1:
         raise _bad("a setting of the autoencoder is below 1", "horizon, stride, size, width and steps of at least 1")
     seen = _seen(public)
-    features = Features.fit(seen)
+    features = ColumnFeatures.fit(seen)
     padded = _padded(seen, public, features, horizon, stride)
     network = perceptron(padded.shape[1], width, width, size, seed=seed)
     decoder = perceptron(size, width, width, padded.shape[1], seed=seed + 1)
@@ -106,7 +106,7 @@ def reconstruction_error(found: Tensor, padded: Tensor, size: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Closeness:
+class ManifoldCloseness:
     """How close one set of trajectories is to a reference set."""
 
     precision: float  # share of the set that lies in the manifold of the reference, in [0, 1]
@@ -124,9 +124,9 @@ class Closeness:
 class TrajScore:
     """Closeness to one random half of the real trajectories."""
 
-    synthetic: Closeness  # of the synthetic trajectories
-    ceiling: Closeness  # of the other half of the real ones: what a perfect synthesizer would score
-    floor: Closeness  # of trajectories with the lengths and the rows of that other half, in any order
+    synthetic: ManifoldCloseness  # of the synthetic trajectories
+    ceiling: ManifoldCloseness  # of the other half of the real ones: what a perfect synthesizer would score
+    floor: ManifoldCloseness  # of trajectories with the lengths and the rows of that other half, in any order
     count: int  # how many trajectories each set has
 
 
@@ -148,10 +148,10 @@ def traj_score(
     reference, other = (half.some(count, seed) for half in real.halves(seed))
     reference_codes = encoder.codes(reference)
 
-    def closeness(sequences: Sequences) -> Closeness:
+    def closeness(sequences: Sequences) -> ManifoldCloseness:
         codes = encoder.codes(sequences)
         reference_points, points = ((each - encoder.center) / encoder.scale for each in (reference_codes, codes))
-        return Closeness(
+        return ManifoldCloseness(
             *precision_recall(reference_points, points, neighbours=neighbours), mean_cosine(reference_codes, codes)
         )
 
@@ -197,7 +197,7 @@ def _seen(sequences: Sequences) -> Flat:
     return {name: column for name, column in flatten(sequences.columns).items() if not name.startswith("next_")}
 
 
-def _padded(columns: Flat, sequences: Sequences, features: Features, horizon: int, stride: int) -> Tensor:
+def _padded(columns: Flat, sequences: Sequences, features: ColumnFeatures, horizon: int, stride: int) -> Tensor:
     """[E, H' (D + 1)] features of the seen steps, each with a 1 after it; 0 where a trajectory has no such step."""
     times = sequences.times
     seen = (times < horizon) & (times % stride == 0)

@@ -31,7 +31,7 @@ Flat = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class ColumnFeatures:
     """How each scalar column becomes numbers."""
 
     numbers: Mapping[str, tuple[float, float]]  # (mean, standard deviation) of each column of numbers, by name
@@ -40,7 +40,7 @@ class Features:
     values: Mapping[str, NDArray[np.int64]]
 
     @classmethod
-    def fit(cls, columns: Flat) -> Features:
+    def fit(cls, columns: Flat) -> ColumnFeatures:
         """The moments and values of a table; a constant column enters unscaled."""
         numbers = {
             name: (float(column.mean(dtype=np.float64)), float(column.std(dtype=np.float64)) or 1.0)
@@ -132,7 +132,7 @@ def two_sample(
         raise _bad("too few rows or groups", f"at least {FEWEST} of either table")
     train = [{name: column[:learnt] for name, column in side.train.items()} for side in (real_split, synthetic_split)]
     test = [{name: column[:counted] for name, column in side.test.items()} for side in (real_split, synthetic_split)]
-    features = Features.fit({name: np.concatenate([columns[name] for columns in train]) for name in train[0]})
+    features = ColumnFeatures.fit({name: np.concatenate([columns[name] for columns in train]) for name in train[0]})
     training, held_out = (
         torch.from_numpy(np.concatenate([features.apply(columns) for columns in part])) for part in (train, test)
     )

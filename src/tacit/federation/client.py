@@ -15,7 +15,7 @@ from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 
 from tacit.errors import MechanismError
 from tacit.federation.guard import guard, require_setup
-from tacit.federation.messages import QUERY, Asked, read_query, refusal, write_answer
+from tacit.federation.messages import QUERY, DeviceQuery, read_query, refusal, write_answer
 from tacit.privacy.mechanisms.device_sums import DeviceSum, between
 from tacit.privacy.vault.devices import Device
 
@@ -49,7 +49,7 @@ class _Answering:
     def __init__(self, open_device: OpenDevice) -> None:
         self._open = open_device
 
-    def _answer(self, message: Message, context: Context, shared: bool) -> tuple[Asked, npt.NDArray[Any]]:
+    def _answer(self, message: Message, context: Context, shared: bool) -> tuple[DeviceQuery, npt.NDArray[Any]]:
         asked = read_query(message.content)
         records = context.state.array_records.get(_STATE, {})
         device = self._open(context, {str(name): np.asarray(array.numpy()) for name, array in records.items()})

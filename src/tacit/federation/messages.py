@@ -25,7 +25,7 @@ _HEADER = 4096  # more than what `np.save` writes before the numbers
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class DeviceQuery:
     """A query as a device reads it."""
 
     plan_id: str
@@ -42,7 +42,7 @@ def write_query(query: Query) -> RecordDict:
     return RecordDict({_QUERY: ConfigRecord(asked), _PUBLIC: arrays})
 
 
-def read_query(content: RecordDict) -> Asked:
+def read_query(content: RecordDict) -> DeviceQuery:
     """The query in a message's content."""
     try:
         asked, arrays = dict(content.config_records[_QUERY]), dict(content.array_records[_PUBLIC])
@@ -55,7 +55,7 @@ def read_query(content: RecordDict) -> Asked:
         public = {str(name): read_numbers(array.data) for name, array in arrays.items()}
     except (KeyError, TypeError, ValueError) as error:
         raise _malformed() from error
-    return Asked(asked["plan"], asked["part"], asked["step"], asked["size"], public)
+    return DeviceQuery(asked["plan"], asked["part"], asked["step"], asked["size"], public)
 
 
 def read_numbers(data: bytes) -> npt.NDArray[Any]:
@@ -70,7 +70,7 @@ def read_numbers(data: bytes) -> npt.NDArray[Any]:
     return np.frombuffer(rest, dtype).reshape(shape, order="F" if fortran else "C").copy()
 
 
-def write_answer(asked: Asked, vector: npt.NDArray[Any]) -> RecordDict:
+def write_answer(asked: DeviceQuery, vector: npt.NDArray[Any]) -> RecordDict:
     """A device's answer as the content of a message."""
     echo = ConfigRecord({"plan": asked.plan_id, "part": asked.part, "step": asked.step})
     return RecordDict({_QUERY: echo, _ANSWER: ArrayRecord({"vector": Array(vector)})})
