@@ -14,7 +14,7 @@ import experiments.fuzz_mutations as change
 from experiments.fuzz_bombs import tensor_bomb
 from experiments.fuzz_cases import GRID, SPEC, UNIT, Reader, days, trajectories
 from tacit import Box, Certificate, Ledger, Vault, hub
-from tacit.cli import generate, worlds
+from tacit.cli import generate
 from tacit.data import spec_files
 from tacit.data.mobility import trips
 from tacit.privacy.certificate.certificate import Release
@@ -22,6 +22,7 @@ from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger import store as ledger_store
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.state import replay
+from tacit.study import environments
 from tacit.study.folder import RunFolder
 from tacit.study.movement import read_grid
 
@@ -289,7 +290,7 @@ READERS = (
     Reader("generated days", "days.csv", _generated, _read_days, _TEXT, _day_digest),
     Reader("beside generated days", "days.csv.json", _beside, _read_days, _JSON, _day_digest),
     Reader("public bounds", "spec.json", _json(SPEC.to_json()), lambda f: spec_files.read(f / "spec.json"), _JSON),
-    Reader("bounds", "b.json", _json(_PLAIN), lambda f: worlds.read_bounds(f / "b.json"), _JSON),
+    Reader("bounds", "b.json", _json(_PLAIN), lambda f: environments.read_bounds(f / "b.json"), _JSON),
     Reader("grid", "grid.json", _json(GRID.to_json()), lambda f: read_grid(f / "grid.json"), _JSON),
     Reader("run", "run.json", _json(_RUN), lambda f: RunFolder(f).read(), _JSON),
 )
