@@ -174,7 +174,7 @@ def test_every_command_is_run_by_something() -> None:
         ("learn logs --method consensus", ("--epsilon", "--out"), ()),
         ("synthesize d --method pre-pate-gan", ("--unit", "--population"), ()),
         ("evaluate d --method ssp --policy uniform", ("--gamma", "--horizon"), ()),
-        ("data import a.parquet", ("--unit", "--out"), ("--spec",)),
+        ("data import a.parquet", ("--out",), ("--unit", "--spec")),
         ("certificate sign c.json", ("--private-key", "--out"), ()),
         ("train CartPole-v1", ("--out",), ()),
     ],

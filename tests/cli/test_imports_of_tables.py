@@ -158,58 +158,22 @@ def test_a_package_that_is_missing_is_named(
 
 
 def test_a_template_comes_from_the_header_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written = []
+    told, written = ["--unit", "patient", "--population", "10", "--budget-epsilon", "2"], []
     for name, cells in (("a.csv", "ann,1,60,low"), ("b.csv", f'{CANARY},"2\n",,"x,y"'), ("c.csv", "")):
         Path(name).write_text(f"patient,hour,pulse,drug\n{cells}\n")
-        assert main(["spec", "init", name, "--out", f"{name}.toml"]) == 0
-        written.append(Path(f"{name}.toml").read_bytes())
     frame = pd.DataFrame({"patient": [1], "hour": [2.5], "pulse": [CANARY], "drug": [None]})
     frame.to_parquet("d.parquet")
     frame.iloc[:0].astype(str).to_csv("e.csv.gz", index=False)
-    for name in ("d.parquet", "e.csv.gz"):
-        capsys.readouterr()
-        assert main(["spec", "init", name]) == 0
-        written.append(capsys.readouterr().out.encode())
+    for name in ("a.csv", "b.csv", "c.csv", "d.parquet", "e.csv.gz"):
+        assert main(["new", name, *told, "--out", f"{name}.study.toml", "--spec", f"{name}.toml"]) == 0
+        written.append(Path(f"{name}.toml").read_bytes())
     assert len(set(written)) == 1
     assert CANARY.encode() not in written[0]
     assert b'name = "pulse"' in written[0]
-    assert main(["spec", "init", "a.csv", "--out", "a.csv.toml"]) == 6
+    assert main(["new", "a.csv", *told, "--out", "a.csv.study.toml"]) == 6
     assert "the file exists already" in capsys.readouterr().err
-    assert main(["spec", "check", "a.csv.toml"]) == 2
+    assert main(["check", "a.csv.study.toml"]) == 2
     assert "a.csv.toml: observation: low is missing" in capsys.readouterr().err
-
-
-def test_a_spec_is_checked_against_a_header(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["spec", "check", "bounds.toml", "days/monday.csv.gz"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "Observation: pulse (number, 30 to 220).",
-        "Action: drug (none, low, high), rest (number, 0 to 24).",
-        "Reward: comfort (number, -1 to 0).",
-        "Bounds from: declared. Episodes can terminate: no.",
-        "A missing cell is refused: pulse, drug, rest.",
-        "No step is declared: pulse. `tacit synthesize` then takes all steps from",
-        "--public records, and is refused without them. Other commands need no steps.",
-        "Without --time, rows follow each other as they lie in the file.",
-        "Without --episode, an episode ends where the rows of a unit end.",
-        "monday.csv.gz has all columns of the observation.",
-        "It has no column 'rest' (actions): name the table's own with --fields, or compute it with --action.",
-        "It has no column 'comfort' (rewards): name the table's own with --fields, or compute it with --reward "
-        "(0, where nothing is valued).",
-        "It has no column 'next_pulse' (next observations): let the import build it with --time and --next.",
-    ]
-    assert main(["spec", "check", "bounds.toml", "days/monday.csv.gz", "--fields", "observations=heart"]) == 2
-    assert "monday.csv.gz: there is no column 'heart'" in capsys.readouterr().err
-    Path("old.json").write_text(
-        '{"observation": {"kind": "discrete", "n": 5}, "action": {"kind": "box", "low": [0], "high": [1]}, '
-        '"reward": {"kind": "box", "low": [0], "high": [1]}, "source": "physics", "terminals": true}'
-    )
-    assert main(["spec", "check", "old.json"]) == 0
-    shown = capsys.readouterr().out
-    assert "Observation: one of 0 to 4.\nAction: 1 number(s) without names." in shown
-    assert "step is declared" not in shown
-    assert "ends where the rows of a unit end or a row terminates it." in shown
-    assert main(["spec", "check", "missing.toml"]) == 6
-    assert main(["spec", "check", "bounds.toml", "missing.csv"]) == 6
 
 
 GERMAN = """Patientennr;Datum;lfd. Nr.;Hb (g/dl);Gabe;Rückfrage
@@ -316,21 +280,22 @@ def test_a_reward_that_no_column_has(german: list[str], capsys: pytest.CaptureFi
     assert main([*words, "--reward", "0"]) == 0
     assert Trajectories.open("hb").columns["rewards"].tolist() == [0, 0, 0, 0]
     Path("hb.toml").write_text(GERMAN_SPEC.partition("reward =")[0] + '[reward]\nkind = "columns"\n')
-    assert main(["spec", "check", "hb.toml"]) == 2
+    assert main(["new", "hb.csv", "--unit", "Patientennr", "--population", "9", "--budget-epsilon", "1", *STYLE]) == 0
+    assert main(["check"]) == 2
     assert "hb.toml: reward: no column is declared" in capsys.readouterr().err
 
 
 def test_a_header_between_semicolons(german: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["spec", "init", "hb.csv", *STYLE]) == 0
-    assert 'name = "lfd. Nr."' in (shown := capsys.readouterr().out)
+    told = ["--population", "9", "--budget-epsilon", "1"]
+    assert main(["new", "hb.csv", "--unit", "Patientennr", *told, *STYLE, "--spec", "new.toml"]) == 0
+    assert 'name = "lfd. Nr."' in (shown := Path("new.toml").read_text())
     assert shown.count("name = ") == 7  # the reward beside six columns
-    assert main(["spec", "check", "hb.toml", "hb.csv", *STYLE]) == 0
-    assert "hb.csv has all columns of the observation." in capsys.readouterr().out
+    Path("study.toml").write_text(Path("study.toml").read_text().replace("new.toml", "hb.toml"))
+    assert main(["check"]) == 2
+    assert "hb.csv" in capsys.readouterr().err
     Path("tabs.csv").write_text("patient\thour\n1\t2\n")
-    assert main(["spec", "init", "tabs.csv"]) == 2
+    assert main(["new", "tabs.csv", "--unit", "patient", *told, "--out", "tabs.study.toml"]) == 2
     assert 'give --separator "tab"' in capsys.readouterr().err
-    assert main(["spec", "init", "tabs.csv", "--separator", "tab"]) == 0
-    assert 'name = "hour"' in capsys.readouterr().out
 
 
 def test_parts_of_a_column_and_ids_in_mixed_case(

@@ -62,8 +62,8 @@ FUNCTIONS: dict[type, str] = {
     data_declarations.DataOverlap: "data.overlap",
     data_declarations.DataImport: "imports.import_",
     data_declarations.DataShard: "data.shard",
-    data_declarations.SpecInit: "spec.init",
-    data_declarations.SpecCheck: "spec.check",
+    data_declarations.New: "studies.new",
+    data_declarations.Check: "studies.check",
     verbs.Synthesize: "verbs.run",
     verbs.Evaluate: "verbs.run",
     verbs.Improve: "verbs.run",
@@ -197,10 +197,13 @@ def _parsed(words: list[str]) -> object:
         FileError: the file of options cannot be read.
         PlanError: it has an unknown option, or a value of another type.
     """
-    kind, file = _CONFIGURED.get(words[0] if words else ""), config_of(words)
+    of_study = verbs.with_file(words)
+    kind, file = of_study or _CONFIGURED.get(words[0] if words else ""), config_of(words)
     if kind is not None and file is not None:
         defaults = configured(kind, words[0], file)  # a flag that the file sets can be taken back by --no-FLAG
         return tyro.cli(kind, prog=f"tacit {words[0]}", args=words[1:], default=defaults, registry=_REGISTRY)
+    if of_study is not None:
+        return tyro.cli(of_study, prog=f"tacit {words[0]}", args=words[1:], registry=_REGISTRY)
     return tyro.cli(
         declarations.Command,
         prog="tacit",
@@ -229,7 +232,8 @@ def _complain_of_more(words: list[str]) -> None:
 
 def _guarded(command: object) -> int:
     try:
-        module, _, function = FUNCTIONS[type(command)].partition(".")
+        place = "verbs.run" if isinstance(command, verbs.OfFile) else FUNCTIONS[type(command)]
+        module, _, function = place.partition(".")
         getattr(import_module(f"tacit.cli.{module}"), function)(command)  # loaded with whatever it needs
         sys.stdout.flush()
         return 0

@@ -1,4 +1,4 @@
-"""`tacit data` and `tacit spec` as frozen dataclasses: fields are options, docstrings are help."""
+"""`tacit data`, `tacit new` and `tacit check` as frozen dataclasses: fields are options, docstrings are help."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ class DataImport:
         unit_key: what ids are that differ by case, width, Unicode form, runs of spaces or invisible characters alone:
             different units (exact, which certificates say) or one (folded); they are refused without it.
         out: folder to write; it must not exist. It holds the private records: keep it where they may be.
-        spec: TOML or JSON file with the public bounds (`tacit spec init` writes a template); Minari can do without,
+        into: study.toml of the same people's other records, which have the same ledger from then on; unit, bounds and
+            how a table is read are those of the study, where no option says otherwise.
+        spec: TOML or JSON file with the public bounds (`tacit new` writes a template); Minari can do without,
             from its spaces, as can a Parquet file that tacit wrote.
         sql: a query whose rows are read in place of files, over a connection that cannot write. Certificates say that
             nobody checked whether it mixes units.
@@ -148,10 +150,11 @@ class DataImport:
     """
 
     files: Annotated[tuple[str, ...], arg(metavar="[SOURCE ...]", help_behavior_hint="(or --sql)"), Positional] = ()
-    unit: str
+    unit: str | None = None
     unit_name: str | None = None
     unit_key: Literal["exact", "folded"] | None = None
     out: Path
+    into: Path | None = None
     spec: Path | None = None
     sql: str | None = None
     database: Annotated[str | None, arg(name="from")] = None
@@ -212,37 +215,40 @@ class DataShard:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpecInit:
-    """Write a template of public bounds that knows the header of a table, and nothing of its cells.
+class New:
+    """Write study.toml, and a template of the public bounds, from the header of a table and nothing of its cells.
+
+    What only you know, and no option says, is asked for: the unit, the population and the budget.
 
     Args:
-        table: .csv, .csv.gz, .parquet or .arrow file.
-        out: TOML file to write; it must not exist. Without it, the template is printed.
+        records: .csv, .csv.gz, .parquet or .arrow file, a folder of such files, or one that `tacit data import` wrote.
+        unit: the column that says whose a row is; of an imported folder, what one unit is.
+        population: how many units there could be, as the public knows; never counted from the data.
+        budget_epsilon: what all releases together may cost; it is final.
+        spec: TOML file of the public bounds, which is written where there is none; by default called like the table.
+        out: file to write; it must not exist.
         separator, encoding: of a CSV file, as for `tacit data import`.
     """
 
-    table: Positional[Path]
-    out: Path | None = None
+    records: Positional[Path]
+    unit: str | None = None
+    population: int | None = None
+    budget_epsilon: float | None = None
+    spec: Path | None = None
+    out: Path = Path("study.toml")
     separator: str | None = None
     encoding: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpecCheck:
-    """Check a file of public bounds, and that a table's header has its columns.
+class Check:
+    """Say everything that is missing or wrong in a study's file and the files that it names; no cell is read.
 
     Args:
-        spec: TOML or JSON file.
-        table: .csv, .csv.gz, .parquet or .arrow file.
-        fields: names of the table's columns where they are not those of the spec, as for `tacit data import`.
-        separator, encoding: of a CSV file, likewise.
+        study: the file.
     """
 
-    spec: Positional[Path]
-    table: Positional[Path | None] = None
-    fields: tuple[str, ...] | None = None
-    separator: str | None = None
-    encoding: str | None = None
+    study: Positional[Path] = Path("study.toml")
 
 
 Data = (
@@ -254,4 +260,3 @@ Data = (
     | Annotated[DataImport, subcommand("import")]
     | Annotated[DataShard, subcommand("shard")]
 )
-Spec = Annotated[SpecInit, subcommand("init")] | Annotated[SpecCheck, subcommand("check")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg, subcommand
 
 from tacit.cli import options
-from tacit.cli.data_declarations import Data, Spec
+from tacit.cli.data_declarations import Check, Data, New
 from tacit.cli.sharing import Hub
 from tacit.cli.verbs import Align, Evaluate, Imitate, Improve, Learn, Synthesize, Train
 from tacit.methods import list_audits, list_baselines
@@ -333,7 +333,8 @@ Command = Annotated[  # without a text of its own, tyro parses the sources of `t
     (
         Annotated[Demo, subcommand("demo")]
         | Annotated[Data, subcommand("data", description="Make, look at, compare or import a dataset.")]
-        | Annotated[Spec, subcommand("spec", description="Write or check a file of public bounds.")]
+        | Annotated[New, subcommand("new")]
+        | Annotated[Check, subcommand("check")]
         | Annotated[Synthesize, subcommand("synthesize")]
         | Annotated[Evaluate, subcommand("evaluate")]
         | Annotated[Improve, subcommand("improve")]

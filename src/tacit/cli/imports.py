@@ -22,6 +22,9 @@ from tacit.data.spec import PublicSpec, Space
 from tacit.data.store import name_units
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
+from tacit.study.account import Words
+from tacit.study.file import StudyFile
+from tacit.study.study import Study
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
 _SORTED = ("time", "next", "where", "qualify", "reward", "action", "column")
@@ -48,6 +51,8 @@ def import_(command: DataImport) -> None:
         PlanError: an option has no meaning for these files.
         FileError: a file is missing or damaged, or the folder exists.
     """
+    study = None if command.into is None else StudyFile.read(command.into)
+    command = command if study is None else _of_study(command, study)
     kind = _kind(command)
     named, allowed = _KINDS[kind]
     for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
@@ -55,13 +60,14 @@ def import_(command: DataImport) -> None:
             takers = " and ".join(dict.fromkeys(kind for kind, taken in _KINDS.values() if option in taken))
             words = in_words("from" if option == "database" else option)
             raise meaningless("data import", words, f"no {words} for {named}: it is for {takers}")
-    if command.unit_name is not None and command.unit.startswith(":"):
-        raise meaningless("data import", "unit-name", f"no --unit-name for {command.unit}: it is for a column of ids")
+    unit = command.unit or ""
+    if command.unit_name is not None and unit.startswith(":"):
+        raise meaningless("data import", "unit-name", f"no --unit-name for {unit}: it is for a column of ids")
     require_given("data import", missing(command))
     spec = None if command.spec is None else spec_files.read(command.spec)
     if spec is None and kind in ("parquet", "table"):
         spec = described_spec(command.files)
-    options: dict[str, Any] = {"unit": command.unit, "unit_key": command.unit_key}
+    options: dict[str, Any] = {"unit": unit, "unit_key": command.unit_key}
     options |= {"simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
         if kind == "minari":
@@ -74,10 +80,34 @@ def import_(command: DataImport) -> None:
             _import_files(command, kind, spec, options)
     if command.unit_name is not None:
         name_units(command.out, command.unit_name)
+    if study is not None:
+        curator = Study.open(study.path).curator
+        refusals = Words("people", "release", "learned from", "learn")
+        account = curator.account(refusals, study.budget_epsilon, curator.delta(None))
+        dataclasses.replace(account, sources=(*account.sources, command.out), ledger=account.path).share()
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
     if command.sql is not None and not command.simulated:
         say("Certificates will say that nobody checked whether the query mixes units.")
+
+
+def _of_study(command: DataImport, study: StudyFile) -> DataImport:
+    """The command with what a study says of its people, where the command says nothing."""
+    reading = {name: value for name, value in study.reading.items() if name not in ("actions", "columns", "fields")}
+    lists = {"time", "missing"}  # options that may be repeated
+    said: dict[str, Any] = {
+        name: (value,) if name in lists and isinstance(value, str) else value for name, value in reading.items()
+    }
+    if "next" in said:
+        said["next"] = ("drop",) if said["next"] == "drop" else ()
+    for option, name in (("action", "actions"), ("column", "columns")):
+        if name in study.reading:
+            said[option] = tuple(f"{column}={text}" for column, text in study.reading[name].items())
+    if "fields" in study.reading:
+        said["fields"] = tuple(f"{field}={','.join(names)}" for field, names in study.reading["fields"].items())
+    said |= {"unit": study.unit, "spec": study.spec}
+    empty: dict[str, Any] = {name: value for name, value in said.items() if getattr(command, name) in (None, (), False)}
+    return dataclasses.replace(command, **empty)
 
 
 def _kind(command: DataImport) -> str:
@@ -109,10 +139,11 @@ def _kind_of(name: str) -> str:
 def missing(command: DataImport) -> list[Missing]:
     """What a command needs besides the options that every command needs."""
     kinds = {_kind_of(name) for name in command.files}
+    whose = [Missing("--unit", "the column that says whose a row is", "name it")] if command.unit is None else []
     if command.spec is not None or kinds == {"minari"} or (kinds == {"parquet"} and all(map(_has_spec, command.files))):
-        return []
-    expected = "a TOML or JSON file of public bounds (`tacit spec init` writes a template)"
-    return [Missing("--spec", expected, "declare bounds that are known without the data")]
+        return whose
+    expected = "a TOML or JSON file of public bounds (`tacit new` writes a template)"
+    return [*whose, Missing("--spec", expected, "declare bounds that are known without the data")]
 
 
 def _has_spec(name: str) -> bool:
@@ -147,7 +178,7 @@ def _import_files(command: DataImport, kind: str, spec: PublicSpec, options: dic
 
 def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None:
     wanted = Wanted(
-        unit=command.unit,
+        unit=command.unit or "",
         episode=command.episode,
         time=command.time,
         next=None if command.next is None else "drop" if command.next else "keep",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -23,6 +23,8 @@ from tacit.study.words import Missing
 from tacit.units import UnitKey
 
 CERTIFICATE = "certificate.json"
+STUDY = Path("study.toml")
+"""The file of a study, where a command line names no records."""
 
 _STUDY = ("unit", "population", "relation", "ledger", "budget_epsilon", "budget_delta")
 """What a command tells the study of its records."""
@@ -112,6 +114,35 @@ class OfTexts(VerbCommand):
         return Study(self.data, **_of_study(self), **reading, narrator=console.Console(), lead=lead)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfFile(VerbCommand):
+    """A verb of a study that a file says.
+
+    Args:
+        data: the study's file (`tacit new` writes one).
+    """
+
+    data: Positional[Path] = STUDY
+
+    def study(self, lead: Lead) -> Study:
+        """The study that the file says."""
+        return Study.open(self.data, narrator=console.Console(), lead=lead)
+
+
+def with_file(words: Sequence[str]) -> type[VerbCommand] | None:
+    """The command of these words of a command line, if it is a verb of a study that a file says.
+
+    That is so where the first word after the verb is such a file, or where there is `study.toml` and no word says whose
+    the records are.
+    """
+    verb, first = (*words, "", "")[:2]
+    if not hasattr(getattr(Study, verb, None), "__wrapped__") or first in ("-h", "--help"):
+        return None
+    long = any(word.partition("=")[0] in ("--unit", "--population", "--city") for word in words)
+    here = (not first or first.startswith("-")) and STUDY.is_file() and not long
+    return command_of(cast(Task, verb), OfFile) if here or first.endswith(".toml") else None
+
+
 def _of_study(command: Any) -> dict[str, Any]:
     return {name: getattr(command, name) for name in _STUDY}
 
@@ -126,7 +157,9 @@ def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) ->
     """
     alone, usual = verb == "train", {"population": dataclasses.MISSING, **usual}
     method = training.train if alone else getattr(Study, verb)
-    told = ((method, ("environment", *_own(method))),) if alone else ((Study.__init__, _STUDY), (method, _own(method)))
+    told = [(method, ("environment", *_own(method)) if alone else _own(method))]
+    if not alone and base is not OfFile:
+        told.insert(0, (Study.__init__, _STUDY))
     fields: list[tuple[str, Any, Any]] = []
     if "data" in usual:
         fields.append(("data", _Perhaps, dataclasses.field(default=usual["data"])))
@@ -153,11 +186,12 @@ def command_of(verb: Task, base: type[VerbCommand] = OfRecords, **usual: Any) ->
 
 def run(command: Any) -> None:
     """Carry the verb of a command out, or say what it would promise; of several processes, only the first does."""
+    from tacit.study.file import StudyFile
     from tacit.study.records import Lead, joined, serve
 
     ranks = joined() if command._verb == "synthesize" else None
     if ranks is not None and ranks.rank:
-        serve(command.data, ranks)
+        serve(StudyFile.read(command.data).records if isinstance(command, OfFile) else command.data, ranks)
         return
     with Lead(ranks) as lead, console.aside(command.json):
         study = command.study(lead)

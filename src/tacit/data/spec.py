@@ -416,7 +416,7 @@ def _column_from_json(values: Any) -> Column:
     if not isinstance(values, Mapping) or not {"name"} <= set(values) <= set(known):
         what = "a column has no name or an unknown field"
         expected = f"name, and of {', '.join(known[1:])} those that its kind has"
-        remedy = "correct it; `tacit spec init` writes a template"
+        remedy = "correct it; `tacit new` writes a template"
         raise DataError(what, where="PublicSpec.from_json", expected=expected, remedy=remedy)
     labels = values.get("labels", ())
     return Column(**{**values, "labels": tuple(labels) if isinstance(labels, list) else labels})
@@ -439,5 +439,5 @@ def _space_from_json(values: Any) -> Space:
         where="PublicSpec.from_json",
         expected='{"kind": "columns", "columns": [...]}, {"kind": "box", "low": [...], "high": [...]} or '
         '{"kind": "discrete", "n": 3}',
-        remedy="correct it; `tacit spec init` writes a template",
+        remedy="correct it; `tacit new` writes a template",
     )

@@ -25,7 +25,7 @@ _HEAD = """\
 # 2. Delete the columns that nobody needs: ids, times, and next observations that the import builds.
 # 3. Name the reward: what a row gained. Where no column has it, choose a name here, and compute it when you import:
 #    --reward "EXPRESSION", or --reward 0 where nothing is valued (not for `tacit evaluate` and `tacit improve`).
-# 4. Fill in what each column needs, then check the file: tacit spec check SPEC TABLE
+# 4. Fill in what each column needs, then check the file: tacit check
 
 source = "declared"    # where the bounds come from: environment, physics, declared or public_data
 terminals = true       # false where no episode ever ends by itself
@@ -68,7 +68,7 @@ def read(path: Path) -> PublicSpec:
         pass
     if value is None:
         what = "there is no such file" if missing else f"the file is no {kind}"
-        remedy = "check the path" if missing else "mend it, or begin with the template of `tacit spec init`"
+        remedy = "check the path" if missing else "mend it, or begin with the template of `tacit new`"
         raise FileError(what, where=str(path), expected="a TOML or JSON file of public bounds", remedy=remedy)
     return PublicSpec.from_json(value, where=str(path))
 

@@ -181,6 +181,21 @@ class Account:
         if view.composition == "sum" and not view.state.balance.plus(charge, fold).admits(view.epsilon, view.delta):
             raise self._too_much(_left(view))
 
+    def share(self) -> None:
+        """Begin the ledger where there is none, and note it with every source: what is spent on one is spent on all.
+
+        Raises:
+            LedgerError: a source has another ledger, or the one that there is has another unit or budget.
+        """
+        self.require_only()
+        epsilon, delta = self.budget_epsilon or self.epsilon, self.budget_delta or 0.5 / self.unit.size
+        if self.path.exists():
+            view = Ledger.read(self.path)
+            self._require_alike(self.unit, view)
+            epsilon, delta = view.epsilon, view.delta
+        with Ledger(self.path, self.unit, epsilon=epsilon, delta=delta) as ledger:
+            self._note(ledger, [])
+
     @contextmanager
     def opened(self, run: RunFolder | None) -> Iterator[Ledger]:
         """The ledger, open: beside the records, or in the run's folder where nobody is behind them.

@@ -189,13 +189,14 @@ def _table(
 ) -> Source:
     from tacit.data import spec_files
     from tacit.data.sources import frames, lake, sorting, tables
+    from tacit.data.sources.files import Fields
     from tacit.data.trajectories import Trajectories
     from tacit.study.account import ledger_beside
 
     if spec is None:
         what = "the public bounds of this table are missing"
         expected = "a folder that `tacit data import` wrote, or in Python a table with spec="
-        remedy = "declare bounds that are known without the data (`tacit spec init` writes a template)"
+        remedy = "declare bounds that are known without the data (`tacit new` writes a template)"
         raise DataError(what, where="Study" if path is None else str(path), expected=expected, remedy=remedy)
     if unit in _EACH_ROW:
         what, expected = f"a column of ids is called {unit!r}", f'":{unit}" where each is a unit of its own'
@@ -203,11 +204,20 @@ def _table(
     bounds = spec_files.read(Path(spec)) if isinstance(spec, str | os.PathLike) else spec
     simulated = bool(reading.pop("simulated", False))
     style = {name: reading.pop(name) for name in ("separator", "decimal", "encoding", "missing") if name in reading}
-    wanted = sorting.Wanted(unit, **reading)
+    fields, propensity = reading.pop("fields", None), reading.pop("propensity", None)
+    if isinstance(fields, Mapping) or propensity is not None:
+        pairs = [f"{field}={','.join(names)}" for field, names in dict(fields or {}).items()]
+        fields = Fields.named(bounds, pairs)
+        fields = fields if propensity is None else replace(fields, propensity=propensity)
+    try:
+        wanted, styled = sorting.Wanted(unit, fields=fields, **reading), tables.Style(**style)
+    except TypeError:
+        what, expected = "the table is to be read in an unknown way", "what Trajectories.from_frame takes"
+        raise PlanError(what, where="Study", expected=expected, remedy="check the words under [reading]") from None
     place = _required(ledger) if path is None else ledger or ledger_beside(path)
 
     def read() -> Trajectories:
-        table = frames.table_of(records) if path is None else lake.table_of([str(path)], tables.Style(**style))
+        table = frames.table_of(records) if path is None else lake.table_of([str(path)], styled)
         return Trajectories(sorting.read(table, wanted, bounds, simulated=simulated), bounds, simulated=simulated)
 
     # The unit is called like its column, so that a ledger refuses another column of the same table.

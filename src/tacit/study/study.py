@@ -91,6 +91,22 @@ class Study:
                 lead=lead,
             )
 
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str] = "study.toml", *, narrator: Narrator | None = None, **more: Any
+    ) -> Study:
+        """The study that a file says (`tacit new` writes one).
+
+        Raises:
+            FileError: there is no such file, or there are no such records.
+            PlanError: something in the file is missing, unknown or out of range.
+        """
+        from tacit.study.file import StudyFile
+
+        with in_python(Quiet() if narrator is None else narrator):
+            file = StudyFile.read(Path(path))
+        return cls(file.records, **file.words, narrator=narrator, **more)
+
     align = verb(aligning.align)
     evaluate = verb(evaluating.evaluate)
     imitate = verb(imitating.imitate)

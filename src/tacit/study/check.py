@@ -1,0 +1,178 @@
+"""What `tacit check` says: all that is wrong with a study's file and the files that it names, and no cell is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import FileError, TacitError
+from tacit.study.file import PATHS, StudyFile, content
+from tacit.study.file import faults as faults_of
+from tacit.study.movement import OWN
+from tacit.study.study import Study
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `tacit check` found.
+
+    Attributes:
+        faults: sentences on what keeps the study from being used; none where it can be.
+        notes: sentences on what was found, and what holds where nothing was said.
+    """
+
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def check(path: Path) -> Verdict:
+    """Everything that is wrong with a study's file and the files that it names, at once; no cell is read.
+
+    Raises:
+        FileError: there is no such file, or it is no TOML.
+    """
+    values = content(path)
+    faults = [f"{path}: {fault}" for fault in faults_of(values)]
+    notes: list[str] = []
+    text = {name: path.parent / values[name] for name in PATHS if isinstance(values.get(name), str)}
+    records = text.get("records")
+    if records is not None and not records.exists():
+        faults.append(f"{records}: there are no such records")
+    elif records is not None and (records / "spec.json").is_file():
+        faults += _caught(lambda: _imported(records, values, notes))
+    elif records is not None and (OWN | {"text"}) & values.get("reading", {}).keys():
+        notes.append("Days and texts have bounds of their own: no columns are compared.")
+    elif records is not None and "spec" not in text:
+        faults.append(f"{path}: spec is missing, the file of the public bounds of {records.name}")
+    elif records is not None:
+        faults += _caught(lambda: _table(records, text["spec"], values, notes))
+    if not faults:
+        faults += _caught(lambda: _balance(StudyFile.read(path), notes))
+    return Verdict(tuple(faults), tuple(notes))
+
+
+def _caught(step: Any) -> Iterator[str]:
+    """The sentences that a step refuses something with; it may yield some itself."""
+    try:
+        yield from step() or ()
+    except TacitError as error:
+        yield str(error)
+
+
+def _imported(records: Path, values: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
+    """What is wrong with a study of a folder that was imported."""
+    from tacit.data.store import read_spec, read_unit
+
+    spec = read_spec(records)[0]
+    notes += described(spec)
+    known, unit = read_unit(records), str(values.get("unit", ""))
+    if known is not None and unit and not known.rpartition("/")[2].casefold().startswith(unit.casefold()):
+        yield f"{records}: its units are called {known!r}, and unit says {unit!r}"
+    for name in ("spec", "reading"):
+        if values.get(name):
+            yield f"{name} has no meaning for records that were imported: they have their bounds"
+
+
+def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
+    """What is wrong with a study of a table: its bounds, and the columns that they name."""
+    from tacit.data import spec_files
+    from tacit.data.sources.files import Fields
+    from tacit.data.spec import Discrete
+
+    reading = values.get("reading", {})
+    names, unit = set(header(records, reading)), values.get("unit")
+    notes.append(f"{records.name} has {len(names)} columns.")
+    if isinstance(unit, str) and not unit.startswith(":") and unit not in names:
+        yield f"{records.name}: there is no column {unit!r}, which unit names"
+    times = reading.get("time", ())
+    for option, column in (("episode", reading.get("episode")), ("propensity", reading.get("propensity"))):
+        if column is not None and column not in names:
+            yield f"{records.name}: there is no column {column!r}, which {option} names"
+    spec = spec_files.read(bounds)
+    notes += described(spec)
+    pairs = [f"{name}={','.join(listed)}" for name, listed in dict(reading.get("fields", {})).items()]
+    named = Fields.named(spec, pairs).columns()
+    absent = {kind: [name for name in listed if name not in names] for kind, listed in named.items()}
+    computed = {"observations": "columns", "actions": "actions", "rewards": "reward"}
+    for kind, option in computed.items():
+        missing = [name for name in absent[kind] if name not in reading.get(option, {})]
+        if missing and not (option == "reward" and "reward" in reading):
+            yield (
+                f"{records.name}: there is no column {missing[0]!r} of the {kind}; correct {bounds.name}, or compute "
+                f"it by {option} under [reading]"
+            )
+    if absent["next_observations"] and "next" not in reading:
+        notes.append('Next observations have no columns: [reading] needs next = "keep" (or "drop").')
+    if spec.propensities and absent["propensities"] and "propensity" not in reading:
+        yield f"{records.name}: there is no column {absent['propensities'][0]!r}, the propensity that {bounds.name} has"
+    if not times:
+        notes.append("Without time, a unit's rows follow each other as they lie in the file.")
+    if not spec.propensities or not isinstance(spec.action, Discrete):
+        notes.append("Without propensities of discrete actions, `tacit improve` cannot learn from these records.")
+
+
+def described(spec: Any) -> list[str]:
+    """Public bounds in a few lines."""
+    from tacit.data.spec import Box, Discrete
+
+    lines = []
+    for kind, space in (("Observation", spec.observation), ("Action", spec.action), ("Reward", spec.reward)):
+        columns = [
+            f"{column.name} ({', '.join(column.labels)})"
+            if column.kind == "category"
+            else f"{column.name} ({column.kind}, {column.low:g} to {column.high:g})"
+            for column in space.columns or ()
+        ]
+        bare = f"one of 0 to {space.n - 1}" if isinstance(space, Discrete) else f"{space.size} number(s) without names"
+        lines.append(f"{kind}: {', '.join(columns) or bare}.")
+    lines.append(f"Bounds from: {spec.source}. Episodes can terminate: {'yes' if spec.terminals else 'no'}.")
+    every = (*(spec.observation.columns or ()), *(spec.action.columns or ()))
+    refused = [column.name for column in every if column.missing == "refuse"]
+    if refused:
+        lines.append(f"A missing cell is refused: {', '.join(refused)}.")
+    if isinstance(spec.observation, Box) and spec.difference is None:
+        without = [
+            column.name
+            for column in spec.observation.columns or ()
+            if column.kind != "category" and column.step is None
+        ]
+        lines.append(
+            f"No step is declared: {', '.join(without) or 'difference'}. `tacit synthesize` then takes all steps from "
+            "--public records, and is refused without them. Other commands need no steps."
+        )
+    return lines
+
+
+def header(table: Path, reading: Mapping[str, Any]) -> dict[str, Any]:
+    """The names of a table's columns; of a folder of tables, those of its first one.
+
+    Raises:
+        FileError: it is missing, damaged, or of no kind that is read.
+        DataError: a CSV file is written in another way, or two columns have one name.
+    """
+    from tacit.data.sources import lake
+    from tacit.data.sources.tables import Style
+
+    inside = sorted(path for path in table.rglob("*") if lake.kind_of(path)) if table.is_dir() else [table]
+    if not inside:
+        expected, remedy = "tables such as .csv or .parquet", "check the path"
+        raise FileError("the folder holds no tables", where=str(table), expected=expected, remedy=remedy)
+    style = {name: reading[name] for name in ("separator", "encoding") if name in reading}
+    return lake.header_of(inside[0], Style(**style))
+
+
+def _balance(file: StudyFile, notes: list[str]) -> Iterator[str]:
+    """What is wrong with the study's ledger, if there is one; what is left is a note."""
+    study = Study.open(file.path)
+    view = study.ledger
+    if view is None:
+        notes.append(f"Nothing was released yet: epsilon {file.budget_epsilon:g} is left.")
+        return
+    if view.unit != study.unit:
+        yield f"{file.path}: the ledger protects every {view.unit.name} of {view.unit.size:,} ({view.unit.relation})"
+    if view.epsilon != file.budget_epsilon:
+        yield f"{file.path}: budget_epsilon is {file.budget_epsilon:g}, and the ledger's is {view.epsilon:g}, for good"
+    epsilon, _ = view.spent()
+    notes.append(f"Spent epsilon {epsilon:.6g} of {view.epsilon:g} in {len(view.plans())} releases.")

@@ -1,0 +1,169 @@
+"""`tacit new`, `tacit check` and verbs of a study that a file says: three commands on a table as people have it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.cli import main
+from tacit.errors import PlanError
+from tacit.privacy.ledger.ledger import Ledger
+
+BOUNDS = """
+source = "declared"
+terminals = false
+propensities = true
+
+[observation]
+kind = "columns"
+[[observation.columns]]
+name = "pulse"
+kind = "number"
+low = 30
+high = 220
+step = 10
+
+[action]
+kind = "columns"
+[[action.columns]]
+name = "drug"
+kind = "category"
+labels = ["no", "yes"]
+
+[reward]
+kind = "columns"
+[[reward.columns]]
+name = "comfort"
+low = -1
+high = 0
+"""
+TOLD = ["--unit", "patient_id", "--population", "400", "--budget-epsilon", "6"]
+READING = 'time = "hour"\nnext = "keep"\npropensity = "p"\nreward = "-abs(pulse - 75) / 145"\n'
+IMPROVE = ["improve", "--epsilon", "2", "--gamma", "1", "--horizon", "3"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    rng, rows = np.random.default_rng(0), ["patient_id,hour,pulse,drug,p"]
+    for patient in range(300):
+        for hour in range(3):
+            rows.append(f"P{patient:03},{hour},{rng.uniform(50, 110):.1f},{rng.choice(['no', 'yes'])},0.5")
+    rng.shuffle(rows[1:])
+    Path("visits.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def study(folder: Path) -> Path:
+    """The folder after `tacit new`, once somebody filled the two files in."""
+    assert main(["new", "visits.csv", *TOLD]) == 0
+    text = Path("study.toml").read_text()
+    Path("study.toml").write_text(text.partition("[reading]")[0] + "[reading]\n" + READING)
+    Path("visits.toml").write_text(BOUNDS)
+    return folder
+
+
+def test_a_new_study_knows_the_header_and_what_was_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "visits.csv", *TOLD]) == 0
+    shown = capsys.readouterr().out
+    assert "Columns: patient_id, hour, pulse, drug, p." in shown
+    assert "Next: tacit check" in shown
+    text = Path("study.toml").read_text()
+    for line in ('records = "visits.csv"', 'unit = "patient_id"', "population = 400", 'spec = "visits.toml"'):
+        assert line in text
+    assert "P0" not in text + Path("visits.toml").read_text()
+    assert sorted(path.name for path in folder.iterdir()) == ["study.toml", "visits.csv", "visits.toml"]
+    assert main(["new", "visits.csv", *TOLD]) == 6  # never over another
+
+
+def test_what_only_the_curator_knows_is_asked_for_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "visits.csv"]) == 2
+    shown = capsys.readouterr().err
+    for option in ("--unit", "--population", "--budget-epsilon"):
+        assert option in shown
+    assert main(["new", "visits.csv", *TOLD[2:], "--unit", "patient"]) == 2
+    assert "there is no column 'patient'; expected one of patient_id, hour" in capsys.readouterr().err
+    assert main(["new", "visits.csv", *TOLD[:2], "--population", "many", "--budget-epsilon", "6"]) == 2
+    assert not Path("study.toml").exists()
+
+
+def test_a_check_says_everything_that_is_wrong_at_once(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("study.toml").read_text()
+    wrong = text.replace("population = 400", 'populations = 400\nrelation = "some"').replace('"patient_id"', '"mrn"')
+    Path("study.toml").write_text(wrong.replace('propensity = "p"', 'propensity = "q"').replace("reward =", "rewerd ="))
+    capsys.readouterr()
+    assert main(["check"]) == 2
+    shown = capsys.readouterr().err
+    for fault in (
+        "population is missing",
+        "'populations' is unknown (did you mean population?)",
+        "relation is none of add_or_remove and replace_one",
+        "'rewerd' is unknown (did you mean reward?)",
+        "there is no column 'mrn', which unit names",
+        "there is no column 'q', which propensity names",
+        "there is no column 'comfort' of the rewards",
+    ):
+        assert fault in shown, fault
+    assert "7 things to mend" in shown
+    with pytest.raises(PlanError, match="population is missing"):
+        tacit.Study.open("study.toml")
+
+
+def test_three_commands_from_a_table_to_a_release(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check"]) == 0
+    shown = capsys.readouterr().out
+    assert "Observation: pulse (number, 30 to 220)." in shown
+    assert "Nothing was released yet: epsilon 6 is left." in shown
+    assert "study.toml is ready" in shown
+    assert main([*IMPROVE, "--out", "better"]) == 0
+    certificate = json.loads(Path("better/certificate.json").read_text())
+    assert certificate["unit"]["name"] == "patient_id"
+    assert certificate["unit"]["population"] == 400
+    ledger = Ledger.read("visits.csv.ledger")
+    assert ledger.epsilon == 6.0
+    capsys.readouterr()
+    assert main(["check", "study.toml"]) == 0
+    assert "Spent epsilon 1.99" in capsys.readouterr().out.replace("Spent epsilon 2 ", "Spent epsilon 1.99 ")
+    assert main([*IMPROVE[:1], "study.toml", *IMPROVE[1:], "--unit", "patient_id", "--out", "twice"]) == 2
+    assert "--unit" in capsys.readouterr().err  # the file says it
+
+
+def test_a_study_in_python_is_the_same(study: Path) -> None:
+    opened = tacit.Study.open()
+    assert (opened.unit.name, opened.unit.population) == ("patient_id", 400)
+    assert opened.plan("improve", epsilon=2.0, gamma=1.0, horizon=3).epsilon == pytest.approx(2.0)
+    assert str(opened).endswith("Nothing was released yet.")
+
+
+def test_another_export_of_the_same_people_shares_the_ledger(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("later.csv").write_text(Path("visits.csv").read_text())
+    words = ["data", "import", "later.csv", "--out", "later"]
+    assert main([*words, "--into", "study.toml"]) == 0
+    note = json.loads(Path("later/ledger.json").read_text())
+    assert Path(note["path"]).name == "visits.csv.ledger"
+    assert main([*IMPROVE, "--out", "better"]) == 0
+    long = ["improve", "later", *IMPROVE[1:], "--unit", "patient_id", "--population", "400"]
+    capsys.readouterr()
+    assert main([*long, "--out", "more"]) == 3
+    assert "these records have a ledger already" in capsys.readouterr().err
+    assert main([*long[:3], "1.5", *long[4:], "--ledger", "visits.csv.ledger", "--out", "more"]) == 0
+    assert len(Ledger.read("visits.csv.ledger").plans()) == 2
+    assert main([*words[:3], "--out", "third"]) == 2
+    assert "--unit" in capsys.readouterr().err
+
+
+def test_without_a_study_the_long_form_is_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*IMPROVE, "--out", "better"]) == 2
+    shown = capsys.readouterr().err
+    assert "--unit" in shown
+    assert main(["check"]) == 6
+    assert "tacit new" in capsys.readouterr().err
+    Path("broken.toml").write_text("records = ")
+    assert main(["improve", "broken.toml", *IMPROVE[1:], "--out", "better"]) == 6
+    assert "the file is no TOML" in capsys.readouterr().err
