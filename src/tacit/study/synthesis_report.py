@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tacit.privacy.vault.vault import Vault
     from tacit.study.account import Account
     from tacit.study.folder import RunFolder, Stopwatch
-    from tacit.study.narration import Narrator
 
 MODEL = "model"
 CLINIC = "clinic"
@@ -101,7 +100,7 @@ class Synthesis:
         return None if self.holdout is None else Trajectories.open(self.holdout)
 
 
-def publish(narrator: Narrator, asked: Synthesis, run: RunFolder, learned: Release[Any]) -> Sequences:
+def publish(asked: Synthesis, run: RunFolder, learned: Release[Any]) -> Sequences:
     """Write certificate and synthetic dataset into the run's folder, and return what is in the dataset."""
     from tacit.evaluation.sequences import Sequences
     from tacit.study.folder import certify
@@ -110,7 +109,7 @@ def publish(narrator: Narrator, asked: Synthesis, run: RunFolder, learned: Relea
     certify(run, learned.certificate)
     settings: dict[str, Any] = {"seed": asked.seed, **({} if asked.device == "cpu" else {"device": asked.device})}
     title = f"Sampling {asked.count:,} {drawn_by(value)} and writing the dataset"
-    with asked.watch.phase(SAMPLING), narrator.progress(title):
+    with asked.watch.phase(SAMPLING), asked.account.narrator.progress(title):
         if hasattr(value, "sample_trajectories"):
             from tacit.methods.synthesis.trajectories.algorithm import as_trajectories
 
@@ -123,7 +122,7 @@ def publish(narrator: Narrator, asked: Synthesis, run: RunFolder, learned: Relea
     return Sequences.of(data, stitches)
 
 
-def look(narrator: Narrator, asked: Synthesis, run: RunFolder, vault: Vault, drawn: Sequences) -> None:
+def look(asked: Synthesis, run: RunFolder, vault: Vault, drawn: Sequences) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     from tacit.evaluation.report import tables
     from tacit.study.folder import say_private
@@ -135,11 +134,10 @@ def look(narrator: Narrator, asked: Synthesis, run: RunFolder, vault: Vault, dra
         return tables.curators(vault.spec, drawn.columns, real, others, seed=asked.seed)
 
     vault.nonprivate(compare, reason=LOOK, folder=run.path)
-    say_private(run, narrator)
+    say_private(run, asked.account.narrator)
 
 
 def write(
-    narrator: Narrator,
     asked: Synthesis,
     run: RunFolder,
     learned: Release[Any],
@@ -154,18 +152,19 @@ def write(
     from tacit.study.folder import finish
 
     try:
-        drawn = publish(narrator, asked, run, learned) if drawn is None else drawn
+        drawn = publish(asked, run, learned) if drawn is None else drawn
         if asked.page is not None:
             finish(run, asked.page(learned, drawn, data))
         else:
-            with narrator.progress("Measuring and writing the report"):
+            with asked.account.narrator.progress("Measuring and writing the report"):
                 contents = _contents(asked, learned, drawn, data)
                 costs = (size_of(learned), *(asked.watch.costs() if asked.compares else ()))
                 finish(run, report(learned, run.path.name, asked.count, contents, costs))
     except ModuleNotFoundError:
-        narrator.warn("The release is saved and nothing is lost: install the package and repeat with --resume.")
+        saved = "The release is saved and nothing is lost: install the package and repeat with --resume."
+        asked.account.narrator.warn(saved)
         raise
-    close(narrator, run, learned)
+    close(asked, run, learned)
 
 
 def _contents(asked: Synthesis, learned: Release[Any], drawn: Sequences, data: Trajectories) -> dict[str, Any]:
@@ -241,20 +240,13 @@ def size_of(learned: Release[Any]) -> tuple[str, str]:
     return name, f"{sum(math.prod(array.shape) for array in arrays):,}"
 
 
-def close(narrator: Narrator, run: RunFolder, learned: Release[Any]) -> None:
-    """Say what was written, what to open and how to verify."""
-    from tacit.study.folder import CERTIFICATE, REPORT
-
-    folder, say = run.path, narrator.say
-    say()
-    say(f"Open     {folder / REPORT}")
-    say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
-    for name in ROWS.values():
-        if (folder / name).exists():
-            say(f"Dataset  {folder / name}")
+def close(asked: Synthesis, run: RunFolder, learned: Release[Any]) -> None:
+    """Say what was written, what to open and how to verify, and how more is drawn."""
+    rows = [f"Dataset  {run.path / name}" for name in ROWS.values() if (run.path / name).exists()]
     whole = drawn_by(learned.value) == "trajectories"
     more = "10000 --out TRAJECTORIES.parquet" if whole else "1000000 --out ROWS.parquet"
-    say(f"More     tacit sample --model {folder / MODEL} --count {more}")
+    asked.account.narrator.say()
+    asked.account.tell(run, *rows, f"More     tacit sample --model {run.path / MODEL} --count {more}")
 
 
 def write_rows(data: Trajectories, out: Path, form: RowsFormat, certificate: Certificate) -> None:

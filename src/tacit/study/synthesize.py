@@ -217,7 +217,7 @@ def release(curator: Curator, asked: Synthesis, options: Mapping[str, Any]) -> R
             learned = hub.load(run.inside(MODEL))
         if run is not None and run.read()["finished"] and learned is not None:
             narrator.say("The run was finished already.")
-            synthesis_report.close(narrator, run, learned)
+            synthesis_report.close(asked, run, learned)
             return learned
         if learned is None or asked.look:
             ledger = asked.account.opened(run)
@@ -235,10 +235,10 @@ def release(curator: Curator, asked: Synthesis, options: Mapping[str, Any]) -> R
                         hub.save(learned, run.inside(MODEL))
                         run.remove(CHECKPOINT)  # which a release needs no more
                 if run is not None and asked.look:
-                    drawn = synthesis_report.publish(narrator, asked, run, learned)
-                    synthesis_report.look(narrator, asked, run, vault, drawn)
+                    drawn = synthesis_report.publish(asked, run, learned)
+                    synthesis_report.look(asked, run, vault, drawn)
         if run is not None:
-            synthesis_report.write(narrator, asked, run, learned, drawn, data)
+            synthesis_report.write(asked, run, learned, drawn, data)
     return learned
 
 
