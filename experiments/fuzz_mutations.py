@@ -149,7 +149,7 @@ def certificate(data: bytes, rng: random.Random) -> bytes:
         if rng.random() < 0.5:
             value = tree(value, rng)
         if rng.random() < 0.8:
-            own = certificate_json.plan_id(value["method"], value["plan"])
+            own = certificate_json.plan_id(value["method"], value["plan"], value["parts"])
             for row in value["releases"]:
                 row["plan_id"] = own if row["plan_id"] == value["plan_id"] else row["plan_id"]
             value["plan_id"] = own

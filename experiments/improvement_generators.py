@@ -29,7 +29,7 @@ from tacit.agents.policies import Acting, Policy
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.synthesis.baselines import raking_alone
 from tacit.methods.synthesis.raking import Raking
-from tacit.privacy.certificate.words import Label
+from tacit.privacy.sentences import Label
 from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.plan import PrivatePlan

@@ -50,7 +50,7 @@ from tacit.data.spec import Box, Discrete
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import LoggedVisits, grouped
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
-from tacit.privacy.certificate.words import Label
+from tacit.privacy.sentences import Label
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.plan import PrivatePlan

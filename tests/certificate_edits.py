@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.privacy.certificate import canonical, words
+from tacit.privacy.certificate import canonical, plan
 from tacit.privacy.certificate.fields import parts_of
+from tacit.privacy.mechanisms.base import certified
+from tacit.privacy.sentences import DECLARED, LISTS
 
 Record = dict[str, Any]
 Path = tuple[Any, ...]
@@ -42,41 +44,46 @@ def put(record: Any, path: Path, value: Any) -> None:
 
 def identified(record: Record) -> Record:
     """The record with its plan's own identifier, in its own charge, too."""
-    identity = canonical.plan_id(record["method"], record["plan"])
+    identity = canonical.plan_id(record["method"], record["plan"], record["parts"])
     own = [row | {"plan_id": identity} if row["plan_id"] == record["plan_id"] else row for row in record["releases"]]
     return record | {"plan_id": identity, "releases": own}
 
 
 def declared(record: Record, path: Path) -> bool:
     """Whether `Verification.declared` lists what stands there, and what its value is made of."""
-    name, field, own = path[0], path[-1], record["method"] in words.certified_names()
+    name, field, own = path[0], path[-1], record["method"] in plan.certified_names()
+    if name in LISTS:
+        clauses = record[name] if len(path) == 1 else [record[name][path[1]]]
+        return not own or any(one["code"] in DECLARED[name] for one in clauses)
     if field in (ADDED, REMOVED):
         return name == "plan" and not own
-    if name in ("format", "void_reason", "audit", "ledger_head", "dataset_id", "commit", "versions", "date"):
+    if name in (
+        "format",
+        "void_reason",
+        "simulated",
+        "audit",
+        "ledger_head",
+        "dataset_id",
+        "commit",
+        "versions",
+        "date",
+    ):
         return True
     if name == "total":
         return len(path) == 2 and field in ("composition", "budget_epsilon", "budget_delta")
     if name == "releases" and len(path) == 3:
         return field in ("plan_id", "method") and record["releases"][path[1]]["plan_id"] != record["plan_id"]
-    if not own and (name in ("target_epsilon", "source", "plan") or "axes" in path or field == "constants"):
+    if not own and name in ("target_epsilon", "source", "plan"):
         return True
     if name == "plan":
         return len(path) > 1 and field not in ("unit", "relation", "population", "epsilon", "delta")
-    if not record["private"] and path == ("unit", "population"):
-        return True
-    return name == "not_covered" and len(path) == 2 and record[name][path[1]].startswith("the first parameters: ")
+    return not record["private"] and path == ("unit", "population")
 
 
 def unimplied(record: Record, path: Path) -> bool:
     """Whether the verifier without tacit prints that it did not recompute what stands there."""
     name, field = path[0], path[-1]
-    if field in (ADDED, REMOVED):
-        return name == "plan" or (name == "parts" and field == REMOVED)
-    if name in ("method", "source", "plan", "plan_id", "target_epsilon", *words.LISTS, "contribution"):
-        return True
-    if name == "parts" and isinstance(field, str | int) and (field in ("name", "sampler", "rows") or "axes" in path):
-        return True
-    if name == "parts" and record["parts"][path[1]].get("noise") == "device" and field in ("bits", "floor"):
+    if name in ("method", "source", "plan", "target_epsilon", *LISTS):
         return True
     if name == "accountants":
         return field in ("name", "version")
@@ -139,43 +146,37 @@ def forged(record: Record) -> Iterator[tuple[str, Record]]:
     yield "a charge twice", charged(record, None, {"plan_id": record["plan_id"]})
     for name in ("not_protected", "assumptions", "covered"):
         yield f"{name} emptied", {**record, name: []}
-    free = "nothing else was touched, and everything is safe"
+    free = {"code": "own_words", "words": "nothing else was touched, and everything is safe"}
     yield "a free line", {**record, "covered": [*record["covered"], free]}
-    numbers = [re.sub(r"\d+", lambda found: str(int(found[0]) + 1), line) for line in record["assumptions"]]
-    yield "other numbers in assumptions", {**record, "assumptions": numbers}
-    name = record["unit"]["name"]
-    for field in ("sentence", "contribution", "assumptions", "not_protected"):
-        yield f"another unit in {field}", {**record, field: exchanged(record[field], name)}
-    deployment = {"model": "local", "trusted": "nobody at all"}
-    yield "another deployment", {**record, "deployment": deployment}
-    yield "a deployment in other words", {**record, "deployment": record["deployment"] | {"trusted": "nobody at all"}}
+    more = [{k: v + 1 if type(v) in (int, float) else v for k, v in one.items()} for one in record["covered"]]
+    yield "other numbers in covered", {**record, "covered": more}
+    unit = record["unit"]
+    yield "another unit", {**record, "unit": unit | {"name": "row" if unit["name"] != "row" else "person"}}
+    yield "a larger population", {**record, "unit": unit | {"population": 2 * unit["population"]}}
+    name = unit["name"]
     yield "another second accountant", changed(record, ("accountants", 1, "epsilon"), 0.01)
     yield "no second accountant", {**record, "accountants": record["accountants"][:1]}
     yield "a smaller target", {**record, "target_epsilon": 0.001}
     for text in HIDDEN:
         yield f"hidden {text!a} in the unit", changed(record, ("unit", "name"), f"{name}{text}")
         yield f"hidden {text!a} in the method", changed(record, ("method",), f"{record['method']}{text}")
-    if record["method"] in words.certified_names():
+    if record["method"] in plan.certified_names():
         other = {**record, "method": record["method"].swapcase(), "covered": [free]}
         other["releases"] = [row | {"method": other["method"]} for row in record["releases"]]
         yield "the method in other letters", identified(other)
-        for field in (*words.LISTS, "source"):
-            lines = [free] if field in words.LISTS else free
+        for field in (*LISTS, "source"):
+            lines = [free] if field in LISTS else "free"
             other = {**record, "plan": record["plan"] | {"unknown": 1}, field: lines}
             yield f"an unknown field of the plan, and {field}", identified(other)
-
-
-def exchanged(value: Any, name: str) -> Any:
-    """Words with another noun for the unit."""
-    if isinstance(value, str):
-        return re.sub(rf"\b{re.escape(name)}", "row" if name != "row" else "person", value)
-    return [exchanged(line, name) for line in value]
 
 
 def charged(record: Record, place: int | None, fields: Mapping[str, Any]) -> Record:
     """The record with another charge, or with one more, and the total that follows."""
     if place is None:
-        rows = [*record["releases"], {"plan_id": "0a0b", "method": "m", "epsilon": 0.1, "delta": 0.0, **fields}]
+        rows = [
+            *record["releases"],
+            {"plan_id": "0a0b", "method": "m", "epsilon": 0.1, "delta": 0.0, "fold": None, **fields},
+        ]
     else:
         rows = [row | fields if i == place else row for i, row in enumerate(record["releases"])]
     total = dict(record["total"])
@@ -201,7 +202,7 @@ def same(one: Record, other: Record) -> bool:
 def _whole(record: Record) -> Record:
     """The record with all fields of its parts; as it is where they are none."""
     try:
-        return record | {"parts": [part.certified() for part in parts_of(record["parts"])]}
+        return record | {"parts": certified(parts_of(record["parts"]))}
     except (TacitError, AttributeError, TypeError):
         return record
 

@@ -6,15 +6,14 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, TypedDict
 
+import jsonschema
 import numpy as np
 import pytest
 
 from tacit.errors import PlanError
-from tacit.parameters import as_in_format_1
-from tacit.privacy.certificate.canonical import plan_id
-from tacit.serialization import LATER, Json, Kinds, from_json, read, to_json
+from tacit.serialization import OPTIONAL, Json, Kinds, from_json, read, schema_of, to_json
 from tacit.validation import check
 
 
@@ -55,7 +54,7 @@ class Whole(Json):
     limit: float | None = None
     either: Square | Literal["none"] = "none"
     notes: Mapping[str, Any] = field(default_factory=dict)
-    raking: str | None = field(default=None, metadata=LATER)
+    raking: str | None = field(default=None, metadata=OPTIONAL)
 
 
 FULL = Whole(Disc(2.0), 3, (1.0, math.inf), (4, "b"), -math.inf, Square(1.5), {"x": [1, "y"]}, "now")
@@ -134,30 +133,36 @@ def test_arrays_and_numbers_of_numpy_are_plain_and_arrays_are_read() -> None:
     assert np.array_equal(read(np.ndarray, [1.0, 2.0]), [1.0, 2.0])
 
 
-@dataclass(frozen=True)
-class Sampled(Json):
-    sampling_rate: float
-    clip_norm: float = 1.0
+class Row(TypedDict):
+    """A row as mappings have it."""
+
+    name: str
+    epsilon: float
 
 
-@dataclass(frozen=True)
-class Learning(Json):
-    rate: float
-    inner: Sampled = field(default_factory=lambda: Sampled(0.5))
+@pytest.mark.parametrize(
+    "value", [{"name": "a"}, {"name": "a", "epsilon": 1, "more": 1}, {"name": 1, "epsilon": 1}, []]
+)
+def test_a_typed_mapping_has_its_fields_and_no_others(value: Any) -> None:
+    assert read(Row, {"name": "a", "epsilon": "inf"}) == {"name": "a", "epsilon": math.inf}
+    with pytest.raises((TypeError, ValueError, KeyError)):
+        read(Row, value)
 
 
-def test_earlier_names_are_read_where_only_the_later_ones_are_fields() -> None:
-    earlier = {"rate": 0.1, "inner": {"rate": 0.2, "clip": 2.0}}
-    assert Learning.from_json(earlier) == Learning(0.1, Sampled(0.2, 2.0))
-    assert Learning.from_json(Learning(0.1).to_json()) == Learning(0.1)
-    for both in ({"rate": 0.2, "sampling_rate": 0.2, "clip_norm": 1.0}, {"rate": 0.2, "clip": 1.0, "clip_norm": 1.0}):
-        with pytest.raises(PlanError):
-            Sampled.from_json(both)
+def test_of_several_classes_the_one_is_read_whose_kind_is_said() -> None:
+    for value, kind in (({"side": 1.0, "kind": "disc"}, Disc), ({"side": 1.0, "kind": "square"}, Square)):
+        assert type(read(Square | Disc, value)) is kind
+    with pytest.raises(PlanError, match="side"):
+        read(Disc | Square, {"side": -1.0, "kind": "square"})
 
 
-def test_a_rename_leaves_identifiers_and_never_joins_two_fields() -> None:
-    assert as_in_format_1(Learning(0.1).to_json()) == {"rate": 0.1, "inner": {"rate": 0.5, "clip": 1.0}}
-    assert plan_id("m", {"clip_norm": 2.0, "sampling_rate": 1}) == plan_id("m", {"clip": 2, "rate": 1.0})
-    assert plan_id("m", {"clip_norm": 2.0}) != plan_id("m", {"clip_norm": 3.0})
-    two = {"batch": 1, "batch_size": 2}
-    assert as_in_format_1(two) == two
+def test_the_schema_of_a_class_takes_what_it_writes_and_no_other_field() -> None:
+    defs: dict[str, Any] = {}
+    whole = schema_of(Whole, defs) | {"$defs": defs}
+    written = Whole(shape=Disc(2.0), count=3, limit=math.inf).to_json()
+    jsonschema.validate(written, whole)
+    for wrong in ({"count": "3"}, {"more": 1}, {"shape": {"side": 1.0, "kind": "ring"}}, {"either": "some"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(written | wrong, whole)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({name: value for name, value in written.items() if name != "count"}, whole)

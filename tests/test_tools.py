@@ -17,7 +17,7 @@ from tools.versions import lowest
 
 ROOT = Path(__file__).resolve().parents[1]
 VERIFY = ROOT / ".github" / "actions" / "tacit-verify" / "verify.py"
-GOLDEN = ROOT / "tests" / "golden" / "certificates" / "format_1"
+GOLDEN = ROOT / "tests" / "golden" / "certificates"
 
 
 def verify(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TRIED = ("tools/installed.py", "tests/golden/certificates/format_1/synthesis.json")
+TRIED = ("tools/installed.py", "tests/golden/certificates/synthesis.json")
 FULL = (
     "tacit data clinic --patients 300 --out clinic",
     "tacit synthesize clinic --out run --unit patient --relation add_or_remove --population 300 --epsilon 4 "

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CERTIFICATE = ROOT / "tests" / "golden" / "certificates" / "format_1" / "synthesis.json"
+CERTIFICATE = ROOT / "tests" / "golden" / "certificates" / "synthesis.json"
 LEDGER = """
 from tacit import Ledger, Unit
 with Ledger("people.ledger", Unit("person", "add_or_remove", 1_000), epsilon=1.0, delta=1e-6) as ledger:

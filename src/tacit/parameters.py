@@ -13,66 +13,15 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
-from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar
 
 T = TypeVar("T")
 Option = Annotated[T, "an option of the command line"]
 """Of a field that a command line offers."""
-EARLIER: Mapping[str, str] = MappingProxyType(
-    {
-        "sampling_rate": "rate",
-        "clip_norm": "clip",
-        "batch_size": "batch",
-        "expected_batch_size": "batch",
-        "noise_multiplicity": "noise_draws",
-        "local_context": "surroundings",
-        "held_out": "reserve",
-        "discretisation": "cut",
-        "zero_contribution": "silent",
-        "whole_trajectories": "courses",
-        "stitches": "seams",
-    }
-)
-"""What format 1 of plans, certificates and reports called these fields of today."""
-PART_FIELDS = ("sampling_rate", "clip_norm", "batch_size", "held_out")
-"""Those of them that parts in certificates have."""
 _PLAIN: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
-
-
-def current(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """The values by today's names: an earlier one is translated where only today's is among `names`."""
-    now = {old: new for new, old in EARLIER.items() if new in names and new not in values and old not in names}
-    return {now.get(name, name): value for name, value in values.items()}
-
-
-def current_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part as format 2 states it; format 1 had other names for some of its fields."""
-    candidates = part.get("candidates")
-    if not isinstance(candidates, list | tuple):
-        return current(part, PART_FIELDS)
-    runs = {"candidates": [_current_run(run) for run in candidates], "judge": _current_run(part.get("judge"))}
-    return {name: runs.get(name, value) for name, value in current(part, PART_FIELDS).items()}
-
-
-def _current_run(run: Any) -> Any:
-    """The same for one run of a selection."""
-    if not isinstance(run, Mapping) or not isinstance(run.get("parts"), list | tuple):
-        return run
-    return {**run, "parts": [current_part(part) if isinstance(part, Mapping) else part for part in run["parts"]]}
-
-
-def as_in_format_1(value: Any) -> Any:
-    """A JSON value whose fields have the names of format 1, from which identifiers are made: a rename changes none."""
-    if isinstance(value, Mapping):
-        names = {name: EARLIER.get(name, name) for name in value}
-        unique = len(set(names.values())) == len(names)
-        return {names[name] if unique else name: as_in_format_1(inner) for name, inner in value.items()}
-    return [as_in_format_1(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 @dataclasses.dataclass(frozen=True)

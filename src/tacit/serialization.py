@@ -7,17 +7,28 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import numpy as np
 
 from tacit.errors import PlanError
-from tacit.parameters import current
 
 T = TypeVar("T")
 
-LATER = {"later": True}
-"""Metadata of a field that came with a later version: while it is None, it is left out of the JSON."""
+OPTIONAL = {"optional": True}
+"""Metadata of a field that JSON may leave out, and leaves out while it is None."""
 
 INLINE = {"inline": True}
 """Metadata of a field that is a dataclass or None, whose own fields stand among those of its owner, all or none."""
@@ -58,7 +69,7 @@ def to_json(value: Any) -> Any:
             item = getattr(value, field.name)
             if field.metadata == INLINE:
                 entries |= {name: to_json(getattr(item, name, None)) for name in _inline(type(value), field.name)}
-            elif item is not None or field.metadata != LATER:
+            elif item is not None or field.metadata != OPTIONAL:
                 entries[field.name] = to_json(item)
         return entries
     if isinstance(value, Mapping):
@@ -94,8 +105,8 @@ def holds_ones_own(cls: type, values: Mapping[str, Any]) -> bool:
     Such a piece stands where the type is a protocol, which says what a class can do and not what it is made of.
     """
     hints, fields = _fields(cls)
-    entries, own = _gathered(cls, current(values, fields)), False
-    needed = {name for name, field in fields.items() if field.metadata != LATER}
+    entries, own = _gathered(cls, values), False
+    needed = {name for name, field in fields.items() if field.metadata != OPTIONAL}
     if entries.keys() - fields.keys() or needed - entries.keys():
         return False
     for name, value in entries.items():
@@ -128,8 +139,8 @@ def read(hint: Any, value: Any) -> Any:
 
 def _object(cls: Any, values: Any) -> Any:
     hints, fields = _fields(cls)
-    entries = _gathered(cls, current(values, fields))
-    needed = {name for name, field in fields.items() if field.metadata != LATER}
+    entries = _gathered(cls, values)
+    needed = {name for name, field in fields.items() if field.metadata != OPTIONAL}
     if entries.keys() - fields.keys() or needed - entries.keys():
         raise TypeError("unknown or missing fields")
     read = {name: _value(hints[name], value) for name, value in entries.items()}
@@ -176,7 +187,7 @@ def _value(hint: Any, value: Any) -> Any:
             return None
         return _chosen(tuple(member for member in inner if member is not NoneType), value)
     if origin is Literal:
-        if value not in inner:
+        if not any(type(value) is type(one) and value == one for one in inner):
             raise ValueError("none of the words")
         return value
     if origin is tuple:
@@ -199,6 +210,11 @@ def _plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
         if type(value) is not hint:
             raise TypeError("a value of another type")
         return value
+    if is_typeddict(hint):
+        hints = get_type_hints(hint)
+        if not isinstance(value, Mapping) or value.keys() != hints.keys():
+            raise TypeError("unknown or missing fields")
+        return {name: _value(hints[name], item) for name, item in value.items()}
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {key: _value(inner[1], item) for key, item in value.items()}
     if isinstance(origin, type) and issubclass(origin, Sequence):
@@ -206,13 +222,65 @@ def _plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
     return _object(hint, value) if dataclasses.is_dataclass(hint) else value
 
 
+def kinds_of(cls: Any) -> tuple[str, ...]:
+    """The words of the field `kind` of a dataclass, by which it is told from others in JSON; none where it has none."""
+    return get_args(_fields(cast(type, cls))[0].get("kind")) if dataclasses.is_dataclass(cls) else ()
+
+
 def _chosen(types: tuple[Any, ...], value: Any) -> Any:
-    """The value as the first of the types that it fits."""
+    """The value as the first of the types that it fits; of those of its own `kind`, where it says one."""
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    if isinstance(kind, str):
+        types = tuple(one for one in types if kind in kinds_of(one)) or types
     failed: Exception | None = None
-    for kind in types:
+    for one in types:
         try:
-            return _value(kind, value)
+            return _value(one, value)
         except (KeyError, TypeError, ValueError, AttributeError, PlanError) as error:
             if failed is None or isinstance(error, PlanError):
                 failed = error
     raise failed or TypeError("no type")
+
+
+def schema_of(hint: Any, defs: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the values that `read` takes for this type; that of each dataclass is added to `defs`.
+
+    It says which fields there are and of which type. Ranges, and what fields have to do with each other, are checked
+    by the classes themselves.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        kinds = next((mark.classes for mark in inner[1:] if isinstance(mark, Kinds)), None)
+        return schema_of(inner[0], defs) if kinds is None else {"anyOf": [schema_of(one, defs) for one in kinds]}
+    if origin in (Union, UnionType):
+        return {"anyOf": [schema_of(one, defs) for one in inner]}
+    if origin is Literal:
+        return {"enum": list(inner)}
+    if hint is float:
+        return {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]}
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
+    if origin is tuple and inner[1:] != (...,):
+        each = [schema_of(one, defs) for one in inner]
+        return {"type": "array", "prefixItems": each, "minItems": len(each), "maxItems": len(each)}
+    if origin is tuple or (isinstance(origin, type) and issubclass(origin, Sequence)):
+        return {"type": "array", "items": schema_of(inner[0], defs)}
+    if dataclasses.is_dataclass(hint):
+        hints, fields = _fields(cast(type, hint))
+        name = cast(type, hint).__name__
+        if name not in defs:
+            defs[name] = {}
+            needed = [field for field, it in fields.items() if it.metadata != OPTIONAL]
+            defs[name] |= _object_schema({field: schema_of(hints[field], defs) for field in fields}, needed)
+        return {"$ref": f"#/$defs/{name}"}
+    if is_typeddict(hint):
+        hints = get_type_hints(hint)
+        return _object_schema({name: schema_of(one, defs) for name, one in hints.items()}, list(hints))
+    return {"type": "object"} if isinstance(origin, type) and issubclass(origin, Mapping) else {}
+
+
+_PLAIN = {int: "integer", bool: "boolean", str: "string", NoneType: "null"}
+
+
+def _object_schema(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}

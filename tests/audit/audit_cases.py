@@ -12,15 +12,12 @@ from vault_cases import Rewards, open_vault, priced
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
-from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.noise.correlated import CorrelatedNoise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import vault
 from tacit.privacy.vault.base import Label
 
-HISTOGRAM = Once(
-    mechanism=NoisyHistogram(name="bins", axes=(Axis("rewards", 0, (-10.0, 0.0, 10.0)),), noise_multiplier=2.0)
-)
+HISTOGRAM = NoisyHistogram(name="bins", axes=(Axis("rewards", 0, (-10.0, 0.0, 10.0)),), noise_multiplier=2.0)
 """A part that is no noisy sum."""
 
 Plant = Callable[[pytest.MonkeyPatch], None]

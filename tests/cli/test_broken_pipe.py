@@ -14,7 +14,7 @@ from tacit.cli import UNREAD, app, main
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.units import Unit
 
-CERTIFICATES = Path(__file__).parents[1] / "golden" / "certificates" / "format_1"
+CERTIFICATES = Path(__file__).parents[1] / "golden" / "certificates"
 CERTIFICATE = str(CERTIFICATES / "synthesis.json")
 TRACED = {**os.environ, "TACIT_TRACEBACK": "1"}
 """Unexpected errors are shown whole, so that none can pass for a quiet end."""

@@ -243,8 +243,8 @@ def test_policies_and_features_of_the_users_own(chain: Path, here: Path) -> None
     assert evaluation.features is not None
     assert evaluation.features.size == 2
     certificate = Certificate.load(here / "run" / "certificate.json")
-    assert any("walkers:likes_one" in line for line in certificate.assumptions)
-    assert any("walkers:ramp" in line for line in certificate.assumptions)
+    assert any("walkers:likes_one" in line for line in certificate.lines("assumptions"))
+    assert any("walkers:ramp" in line for line in certificate.lines("assumptions"))
 
 
 LEANING = Policy(OneHot(40), Mlp((40, 2), gain=0.0), Categorical(2))
@@ -293,7 +293,7 @@ def test_a_policy_of_tacits_own_is_valued_by_its_own_probabilities(
     assert evaluate(chain, here, "--policy", words, "--method", "wpdis", *declared) == 0
     assert main(["evaluate", str(chain), "--out", "dry", *PROMISE, "--policy", words, "--dry-run"]) == 0
     certificate = Certificate.load(here / "run" / "certificate.json")
-    assert any("evaluated: a public Network policy over 2 actions" in line for line in certificate.assumptions)
+    assert any("evaluated: a public Network policy over 2 actions" in line for line in certificate.lines("assumptions"))
 
 
 def test_a_policy_that_the_same_ledger_released_is_named_as_such(chain: Path, here: Path) -> None:
@@ -305,9 +305,11 @@ def test_a_policy_that_the_same_ledger_released_is_named_as_such(chain: Path, he
         hub.save(experts.fit(plan, vault), here / "policy")
     assert evaluate(chain, here, "--policy", "policy", "--method", "wpdis") == 0
     certificate = Certificate.load(here / "run" / "certificate.json")
-    assert "evaluated: a policy released under this ledger, taught by everybody" in certificate.assumptions
+    assert "evaluated: a policy released under this ledger, taught by everybody" in certificate.lines("assumptions")
     assert Evaluation.from_json(json.loads((here / "run" / "evaluation.json").read_text())).interval is None
-    assert not any("fixed without these records" in line and "evaluated" in line for line in certificate.assumptions)
+    assert not any(
+        "fixed without these records" in line and "evaluated" in line for line in certificate.lines("assumptions")
+    )
     assert "a policy released under this ledger" in (here / "run" / "report.html").read_text()
 
 
@@ -344,7 +346,7 @@ def test_a_policy_is_declared_once_the_ledger_holds_a_release(
         code, made = run(name, *ledger, "--policy", "walkers:likes_one", "--policy-from", origin, "--epsilon", "1.5")
         assert (code, made and made.interval) == (0 if name == "made" else 3, None)  # the second is the same plan
     certificate = Certificate.load(here / "made" / "certificate.json")
-    assert any(f"made from the release {plan} of this ledger" in line for line in certificate.assumptions)
+    assert any(f"made from the release {plan} of this ledger" in line for line in certificate.lines("assumptions"))
     assert "everybody taught the policy" in (here / "made" / "report.html").read_text()
     assert run("elsewhere", *ledger, "--policy", "uniform", "--policy-from", "elsewhere")[0] == 2
 
@@ -386,7 +388,7 @@ def test_a_network_and_a_declared_behaviour_policy(chain: Path, tmp_path: Path) 
     known = ("--behaviour", "uniform", "--behaviour-source", "environment")
     assert evaluate(chain, tmp_path, *words, *known) == 0
     certificate = Certificate.load(tmp_path / "run" / "certificate.json")
-    assert any("the behaviour policy is a public Uniform policy" in line for line in certificate.assumptions)
+    assert any("the behaviour policy is a public Uniform policy" in line for line in certificate.lines("assumptions"))
 
 
 def test_private_records_leave_nothing_private_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

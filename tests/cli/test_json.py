@@ -13,7 +13,7 @@ from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.units import Unit
 
-CERTIFICATE = Path(__file__).parents[1] / "golden" / "certificates" / "format_1" / "synthesis.json"
+CERTIFICATE = Path(__file__).parents[1] / "golden" / "certificates" / "synthesis.json"
 PROMISE = (
     *("--unit", "person", "--relation", "add_or_remove", "--population", "200", "--epsilon", "2", "--delta", "1e-4"),
     *("--gamma", "0.99", "--horizon", "160", "--range", "0", "1", "--json"),

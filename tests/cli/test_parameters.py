@@ -61,7 +61,7 @@ def test_every_parameter_has_a_doc_line_and_is_in_the_certificate(plan: type) ->
     for field in dataclasses.fields(plan):
         value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
         object.__setattr__(empty, field.name, None if value is dataclasses.MISSING else value)
-        later |= {field.name} if field.metadata == serialization.LATER else set()
+        later |= {field.name} if field.metadata == serialization.OPTIONAL else set()
     # Of a promise, unit, epsilon and delta stand among the plan's own fields.
     assert {one.name for one in found} - later - {"promise"} <= set(plans.public_fields(empty))
 

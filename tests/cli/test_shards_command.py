@@ -84,7 +84,7 @@ def test_two_processes_make_a_certificate_that_verifies(tmp_path: Path) -> None:
     assert (worker.stdout, worker.stderr) == ("", "")
     certificate = Certificate.load(tmp_path / "run" / "certificate.json")
     certificate.verify()
-    assert any(line.startswith("the user's 2 rank(s)") for line in certificate.assumptions)
+    assert any(line.startswith("the user's 2 rank(s)") for line in certificate.lines("assumptions"))
     assert pq.read_table(tmp_path / "run" / "rows.parquet").num_rows == 20
 
 

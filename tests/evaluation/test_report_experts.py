@@ -35,9 +35,9 @@ EXPERTS = {
     "simulated": True,
     "plan": PLAN,
     "method": "learning from experts (clone votes)",
-    "covered": ["one bounded vote"],
-    "assumptions": ["the logs stay secret"],
-    "not_covered": ["the choice of the anchors"],
+    "covered": [{"code": "own_words", "words": "one bounded vote"}],
+    "assumptions": [{"code": "own_words", "words": "the logs stay secret"}],
+    "not_covered": [{"code": "own_words", "words": "the choice of the anchors"}],
 }
 VOTES = VotesPicture(
     x="angle",
@@ -212,7 +212,7 @@ def test_returns_belong_to_one_release_in_a_simulator(changes: dict[str, Any]) -
 
 
 def test_a_broken_promise_comes_before_the_policy() -> None:
-    broken = {**EXPERTS, "private": False, "epsilon": "inf", "reasons": ["there is no noise"]}
+    broken = {**EXPERTS, "private": False, "epsilon": "inf", "void_reason": "there is no noise"}
     text = render(report(certificate=broken))
     assert text.index("Not private.") < text.index("<h1>")
 

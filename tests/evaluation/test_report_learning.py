@@ -36,9 +36,9 @@ LEARNED = {
     "simulated": True,
     "plan": PLAN,
     "method": "policy gradient with people met once (DPPG)",
-    "covered": ["what each person sent"],
-    "assumptions": ["the register was not rolled back"],
-    "not_covered": ["the choice of the clip"],
+    "covered": [{"code": "own_words", "words": "what each person sent"}],
+    "assumptions": [{"code": "own_words", "words": "the register was not rolled back"}],
+    "not_covered": [{"code": "own_words", "words": "the choice of the clip"}],
 }
 PEOPLE = np.array([0.0, 800.0, 1600.0])
 
@@ -86,7 +86,7 @@ def test_the_return_comes_first_then_the_promise() -> None:
         "Measured on 200 simulated people whom the training never met.",
         "± 1.2 standard error",
         "at most 1,600",
-        "This release limits how well anyone can tell whether any one patient is in the data or not.",
+        "can tell whether any one patient, with all of its records, is in the data or not.",
         "N, how many people are expected for one; the divisor, however many come",
         "the register was not rolled back",
         "the choice of the clip",
@@ -165,11 +165,11 @@ def test_one_outcome_is_the_released_one(roles: tuple[str, ...]) -> None:
 
 
 def test_a_recipe_without_a_promise_is_called_so_before_its_return() -> None:
-    broken = {**LEARNED, "private": False, "epsilon": "inf", "reasons": ["a critic is shared without noise"]}
+    broken = {**LEARNED, "private": False, "epsilon": "inf", "void_reason": "a critic is shared without noise"}
     text = render(report(certificate=broken))
     assert "Each patient counts" not in text
     assert text.index("Not private.") < text.index("<h1>")
-    assert "Do not publish this release: a critic is shared without noise." in Page(text).text
+    assert "the ledger is void: a critic is shared without noise." in Page(text).text
 
 
 def test_hostile_text_stays_text_and_nothing_is_requested() -> None:

@@ -18,7 +18,7 @@ from tacit.evaluation.report import Report, render
 from tacit.evaluation.report.movement import MOST_BLOCKS, TIMES, frame_of, picture, sections, unusable
 from tacit_worlds.city import city
 
-UNUSABLE = "NOT TO BE USED: maps and tables of trips. 83 persons at this noise tell how people move, not where"
+UNUSABLE = {"code": "few_people", "people": 83}
 PLAN = {
     "layout": {"times": 1, "counts": [1], "stays": [1, 2, 4]},
     "shares": {"starts": 0.3, "jumps": 0.15},
@@ -32,10 +32,10 @@ MOVED = {
     **CERTIFICATE,
     "simulated": True,
     "plan": PLAN,
-    "covered": ["three noisy sums"],
-    "assumptions": ["the noise stays secret"],
-    "not_covered": ["the choice of the grid"],
-    "not_protected": ["what most have in common", UNUSABLE],
+    "covered": [{"code": "own_words", "words": "three noisy sums"}],
+    "assumptions": [{"code": "own_words", "words": "the noise stays secret"}],
+    "not_covered": [{"code": "own_words", "words": "the choice of the grid"}],
+    "not_protected": [UNUSABLE, {"code": "own_words", "words": "what most have in common"}],
 }
 DAYS = city(60, 3, 0, preset="geolife").days
 
@@ -74,7 +74,7 @@ def test_days_come_first_then_the_promise() -> None:
     for words in (
         f"A generated day goes to {places:.2g} different places",
         "Made by one noisy release of city.",
-        "Maps and tables of trips. 83 persons at this noise tell how people move, not where.",
+        "83 patients at this noise tell how people move, not where",
         "Visits by half-hour: over 3,721 cells the noise is 74 times what a mean cell holds",
         "read single cells on maps of at most 25 cells alone",
         "Origins and destinations: over 1.38 × 10⁷ pairs of cells the noise is 280,000 times what a mean pair holds",

@@ -63,7 +63,7 @@ def test_a_simulator_comes_out_with_a_certificate_that_says_whom_it_trusts(tmp_p
     release = mobility.fit(PLAN, vault, grid=DAYS.grid)
     days = release.value.generate(50, seed=0)
     assert days.cells.shape == (50, 48)
-    text = " ".join(release.certificate.assumptions)
+    text = " ".join(release.certificate.lines("assumptions"))
     assert "at least the part's floor of the devices" in text
     assert not any(reply.has_error() for reply in grid.received)
     for person in range(PEOPLE):

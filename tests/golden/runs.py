@@ -29,7 +29,7 @@ import numpy as np
 
 from tacit import Ledger, Trajectories, Unit, Vault
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.serialization import LATER
+from tacit.serialization import OPTIONAL
 
 EXACT: Final = 1e-6
 TRAINED: Final = 1e-5
@@ -124,7 +124,7 @@ def _of_function(function: Callable[..., Any]) -> dict[str, Any]:
 def _fields(thing: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for field in dataclasses.fields(thing):
         value = getattr(thing, field.name)
-        if not field.name.startswith("_") and not (field.metadata == LATER and value is None):  # as in plans' JSON
+        if not field.name.startswith("_") and not (field.metadata == OPTIONAL and value is None):  # as in plans' JSON
             yield from _pairs(prefix + field.name, value)
 
 

@@ -14,9 +14,9 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import BudgetExceeded, PlanError
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.origins import standing
 from tacit.privacy.vault.vault import Vault

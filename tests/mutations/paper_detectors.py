@@ -70,8 +70,11 @@ def files_are_the_curators(folder: Path) -> None:
         os.umask(before)
 
 
-KEPT = Path(__file__).parents[1] / "golden" / "certificates" / "format_2"
+KEPT = Path(__file__).parents[1] / "golden" / "certificates"
 MODEL = Path(__file__).parents[1] / "net" / "fixtures" / "models" / "transitions"
+
+
+SAFE = {"code": "own_words", "words": "everything, and everybody is safe"}
 
 
 def policies() -> dict[str, Any]:
@@ -115,8 +118,16 @@ def own_charges_are_certified(folder: Path) -> None:
 def plans_have_no_other_field(folder: Path) -> None:
     """One unknown field in a plan of tacit's own does not free the lines for people."""
     record = policies()
-    other = {**record, "plan": record["plan"] | {"unknown": 1}, "covered": ["everything, and everybody is safe"]}
+    other = {**record, "plan": record["plan"] | {"unknown": 1}, "covered": [SAFE]}
     require_refused(identified(other), "a plan with an unknown field")
+
+
+def clauses_are_the_plans(folder: Path) -> None:
+    """A certificate of a method of tacit's whose clauses say other numbers than its plan, or more, does not verify."""
+    record = policies()
+    more = [{name: 10**6 if type(value) is int else value for name, value in one.items()} for one in record["covered"]]
+    for covered in (more, [*record["covered"], SAFE], record["covered"][1:]):
+        require_refused({**record, "covered": covered}, f"clauses {covered}")
 
 
 def texts_are_plain(folder: Path) -> None:
@@ -142,6 +153,7 @@ PAPER_DETECTORS = (
     weights_are_the_manifests,
     own_charges_are_certified,
     plans_have_no_other_field,
+    clauses_are_the_plans,
     texts_are_plain,
     events_are_small,
 )

@@ -13,7 +13,9 @@ import pytest
 from tacit import plain_files, plain_text
 from tacit.errors import PlanError
 from tacit.hub import manifest
-from tacit.privacy.certificate import fields, words
+from tacit.privacy.certificate import fields
+from tacit.privacy.certificate import plan as planned
+from tacit.privacy.sentences import SENTENCES
 from tacit.privacy.vault import isolation
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -60,7 +62,7 @@ def charges_of_ones_own(patch: pytest.MonkeyPatch) -> None:
 
 def plans_with_any_field(patch: pytest.MonkeyPatch) -> None:
     """A plan that cannot be rebuilt counts as one with a piece of the user's own, and frees all lines."""
-    real = words.plan_of
+    real = planned.plan_of
 
     def broken(method: str, stated: Any) -> Any:
         try:
@@ -68,8 +70,13 @@ def plans_with_any_field(patch: pytest.MonkeyPatch) -> None:
         except PlanError:
             return None
 
-    patch.setattr(words, "plan_of", broken)
-    patch.setattr(words, "_ONES_OWN", "")
+    patch.setattr(planned, "plan_of", broken)
+    patch.setattr(planned, "_ONES_OWN", tuple(SENTENCES))
+
+
+def clauses_of_any_plan(patch: pytest.MonkeyPatch) -> None:
+    """Clauses are taken as they come, whatever the plan says."""
+    patch.setattr(planned, "_follows", lambda found, derived, declared: True)
 
 
 def texts_as_they_come(patch: pytest.MonkeyPatch) -> None:
@@ -88,6 +95,7 @@ PAPERS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("files beside a certificate are not compared", manifests_that_are_not_compared, ("weights_are_the_manifests",)),
     ("an own charge of any size", charges_of_ones_own, ("own_charges_are_certified",)),
     ("an unknown field frees the lines", plans_with_any_field, ("plans_have_no_other_field",)),
+    ("clauses of any plan", clauses_of_any_plan, ("clauses_are_the_plans",)),
     ("hidden characters in certificates", texts_as_they_come, ("texts_are_plain",)),
     ("events of any size", events_of_any_size, ("events_are_small",)),
 )

@@ -19,7 +19,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.marginals import Choice, Dependence, Marginal, Marginals
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
-from tacit.privacy.mechanisms.sums import Once, PoissonSum
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -144,7 +144,7 @@ def _resumed(folder: Path, part: TeacherVotes, public: torch.Tensor) -> None:
 def noise_of_a_histogram(folder: Path) -> None:
     """The counts of two columns have noise of the clip's scale, which is the root of two."""
     axes = (FINE, dataclasses.replace(FINE, column="next_observations"))
-    part = Once(mechanism=NoisyHistogram(name="bins", axes=axes, noise_multiplier=3.0))
+    part = NoisyHistogram(name="bins", axes=axes, noise_multiplier=3.0)
     vault = open_vault(folder, [[0.0]], unit=unit_of(1_000))
     noise = vault.release_once(_admitted(vault, part), "bins")[0] * 1_000 / (3.0 * math.sqrt(2))
     assert stats.kstest(np.sort(noise)[2:-2], "norm").pvalue > RARE, f"standard deviation {noise.std():.2f}"
@@ -163,7 +163,7 @@ def scores_of_one_unit(folder: Path) -> None:
     """One unit's scores, whatever they are, make one candidate e^epsilon times as probable as another one."""
     names = [f"best {number}" for number in range(100)]
     field: dict[str, Any] = {"scores": Loud(), "candidates": 2, "epsilon": 0.5, "rows_per_unit": 1}
-    parts = tuple(Once(mechanism=NoisyMaximum(name=name, **field)) for name in names)
+    parts = tuple(NoisyMaximum(name=name, **field) for name in names)
     vault = open_vault(folder, [[7.0]], unit=unit_of(1_000), epsilon=1e9)
     run = vault.reserve(plans.account(GivenParts(parts), unit=vault.unit, delta=1e-5))
     first = sum(int(vault.release_once(run, name)[0][0]) == 0 for name in names)

@@ -105,7 +105,7 @@ PUBLIC = (
     "tacit.privacy.accounting.certified.DEFINITION",
     "tacit.privacy.accounting.table.MAX_LAPLACE_EPSILON",
     "tacit.privacy.certificate.markdown.label",
-    "tacit.privacy.certificate.canonical.schema",
+    "tacit.privacy.certificate.certificate.schema",
     "tacit.privacy.vault.devices.Device",
     "tacit.privacy.vault.federated_vault.FederatedVault",
     "tacit.privacy.vault.devices.StackedDevices",

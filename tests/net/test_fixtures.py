@@ -1,7 +1,8 @@
-"""What commit 82bbe36 wrote opens today: ledgers, registers, releases, records and runs that were interrupted.
+"""What commit 82bbe36 wrote opens today: ledgers, registers, releases and records.
 
 An old ledger or register opens with its spent budget or is refused in one sentence; it is never opened empty. The
-script that wrote the fixtures ran on that commit alone: `tests/net/make_fixtures.py` of commit a7e5158.
+script that wrote the fixtures ran on that commit alone: `tests/net/make_fixtures.py` of commit a7e5158. Certificates
+and configurations of the releases were converted to format 1.
 """
 
 from __future__ import annotations
@@ -14,14 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.net.changes import Changes
 
 from tacit import hub
 from tacit.cli import main
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import BudgetExceeded, LedgerError
-from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.units import Unit
@@ -29,7 +28,6 @@ from tacit.units import Unit
 FOLDER = Path(__file__).with_name("fixtures")
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
 UNIT = Unit("patient", "add_or_remove", 1000)
-RUNS = sorted(EXPECTED["half_done"])
 DRAWING = ("transitions", "trajectories", "marginals")
 Damage = Callable[[Path], Any]
 
@@ -41,14 +39,6 @@ def copied(name: str, to: Path) -> Path:
     for key in [*folder.rglob("key"), *folder.rglob("*.key")]:
         key.chmod(0o600)
     return folder
-
-
-def named_today(command: list[str]) -> list[str]:
-    """A command line of then with the names that its options have today."""
-    now, (name, *_) = Changes.load().now, command
-    keys = [now(f"tacit {name} {word}") if word.startswith("--") else word for word in command]
-    assert None not in keys
-    return [str(key).removeprefix(f"tacit {name} ") for key in keys]
 
 
 def lock(path: Path) -> Path:
@@ -224,42 +214,3 @@ def test_imported_records_come_back() -> None:
     public = json.loads((FOLDER / "data" / "spec.json").read_text(encoding="utf-8"))
     assert kept.spec == PublicSpec.from_json(public)
     assert {**kept.spec.to_json(), **public} == kept.spec.to_json()
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_an_old_run_that_was_interrupted_goes_on(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    was = EXPECTED["half_done"][name]
-    monkeypatch.chdir(copied(f"half_done/{name}", tmp_path))
-    (before,) = Ledger.read(was["ledger"]).plans()
-    assert 0 < before.claimed == was["claimed"] < before.steps == was["steps"]
-    entries = len(Ledger.read(was["ledger"]).entries())
-    command = named_today(was["command"])
-    assert main(command) == 6  # not without --resume
-
-    assert main([*command, "--resume"]) == 0
-    ledger = Ledger.read(was["ledger"])
-    (after,) = ledger.plans()
-    assert (after.id, after.steps, after.claimed) == (before.id, was["steps"], was["steps"])
-    claims = [entry.payload["count"] for entry in ledger.entries()[entries:] if entry.kind == "claim"]
-    assert sum(claims) == was["steps"] - was["claimed"]
-    assert list(ledger.spent()) == was["spent"]
-    certificate = Certificate.load("run/certificate.json")
-    assert certificate.verify().private
-    assert certificate.epsilon == pytest.approx(was["spent"][0], rel=1e-4)
-    assert not Path("run/checkpoint").exists()
-    assert Path("run/report.html").exists()
-
-
-@pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("damage", sorted(REFUSED.keys() - {"older than its lock"}))
-def test_an_old_run_without_its_ledger_is_refused(
-    name: str, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    was = EXPECTED["half_done"][name]
-    monkeypatch.chdir(copied(f"half_done/{name}", tmp_path))
-    path = Path(was["ledger"])
-    REFUSED[damage](path)
-    before = path.exists() and path.read_bytes()
-    assert main([*named_today(was["command"]), "--resume"]) == 3
-    assert len([line for line in capsys.readouterr().err.splitlines() if line.startswith("tacit: ")]) == 1
-    assert (path.exists() and path.read_bytes()) == before

@@ -76,7 +76,7 @@ def test_a_policy_is_evaluated_as_an_object_or_as_what_the_study_released(logs: 
     )
     assert public.value.interval is not None
     own = study.evaluate(policy=better, epsilon=3.0, delta=1e-4, method="wpdis", **WORDS)
-    assert any("a policy released under this ledger" in line for line in own.certificate.assumptions)
+    assert any("a policy released under this ledger" in line for line in own.certificate.lines("assumptions"))
     with pytest.raises(PlanError, match=r"policy_from= has no meaning here"):
         study.evaluate(policy=better, policy_from=("public",), epsilon=1.0, delta=1e-4, method="wpdis", **WORDS)
     with pytest.raises(PlanError, match=r"nonprivate_diagnostics= has no meaning here; expected it with out="):

@@ -16,7 +16,6 @@ from tyro import MISSING
 
 from tacit import methods, plain_files
 from tacit.errors import FileError
-from tacit.parameters import current
 from tacit.study.words import Missing as Missing
 from tacit.study.words import in_words as in_words
 from tacit.study.words import meaningless as meaningless
@@ -106,7 +105,7 @@ def configured(command: type[Command], name: str, path: Path) -> Command:
     """
     where, hints, values = f"--config {path}", get_type_hints(command), dict[str, Any]()
     set_there = {key: value for key, value in _content(path, name).items() if value is not None}
-    for key, value in current(set_there, hints).items():
+    for key, value in set_there.items():
         option = key.replace("-", "_")
         if option not in hints or option in ("config", "_made"):
             near = difflib.get_close_matches(option, hints, n=1)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.data.columns import Column, dimensions
 from tacit.errors import DataError
-from tacit.serialization import LATER
+from tacit.serialization import OPTIONAL
 
 if TYPE_CHECKING:
     import gymnasium
@@ -38,7 +38,7 @@ class Box:
 
     low: tuple[float, ...]
     high: tuple[float, ...]
-    columns: tuple[Column, ...] | None = field(default=None, metadata=LATER)
+    columns: tuple[Column, ...] | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         low, high = _floats(self.low, "Box.low"), _floats(self.high, "Box.high")
@@ -110,7 +110,7 @@ class Discrete:
     """
 
     n: int
-    columns: tuple[Column, ...] | None = field(default=None, metadata=LATER)
+    columns: tuple[Column, ...] | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         if not isinstance(self.n, int) or isinstance(self.n, bool) or self.n < 2:

@@ -22,7 +22,8 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import DataError, MechanismError
 from tacit.federation.guard import MODULUS, require_fit, strong_masks, threshold
 from tacit.federation.messages import QUERY, read_answer, read_numbers, write_query
-from tacit.privacy.mechanisms.device_sums import WHO_ANSWERS, DeviceSum, zeros
+from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
+from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.devices import Answer, Query
 
 # The server's side of a secure sum: Flower's SecAgg+ in four exchanges, whole numbers in, their exact sum out.
@@ -143,15 +144,6 @@ def _context(mean: _Mean) -> Any:
     return LegacyContext(blank, strategy=mean, client_manager=mean)
 
 
-ASSUMPTIONS = (
-    "one device is one person; every device runs tacit's client app and keeps her ledger",
-    "where the server adds the noise, it sees every device's answer and is trusted with it",
-    "where devices share the noise, the server follows the protocol of secure aggregation and runs no devices of its "
-    "own; at least the part's floor of the devices whose answers are summed are honest and keep their shares secret",
-    WHO_ANSWERS,
-)
-
-
 class FlowerDevices:
     """The devices behind a Flower grid, as a `FederatedVault` asks them.
 
@@ -189,9 +181,9 @@ class FlowerDevices:
         return self._simulated
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[Clause, ...]:
         """Who is trusted with what."""
-        return ASSUMPTIONS
+        return tuple(map(clause, ("devices_people", "server_noise", "secure_sums", "who_answers")))
 
     def enter(self, population: int) -> object:
         """Nothing to be kept: every device has a ledger of its own.

@@ -16,7 +16,7 @@ from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
 from tacit.privacy.accounting.filters import Charge, Total, admits
 from tacit.privacy.ledger.folds import alone, folds_of
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
-from tacit.privacy.mechanisms.base import Plan, certified_parts
+from tacit.privacy.mechanisms.base import Plan, certified
 from tacit.privacy.vault import plan as plans
 from tacit.study.folder import CERTIFICATE, REPORT, RunFolder
 from tacit.study.narration import Interrupted, Narrator, Quiet
@@ -177,7 +177,7 @@ class Account:
             if begun.claimed and not resumed:
                 raise self._begun_before()
             return
-        fold = alone(folds_of(certified_parts(plan.parts())))
+        fold = alone(folds_of(certified(plan.parts())))
         if view.composition == "sum" and not view.state.balance.plus(charge, fold).admits(view.epsilon, view.delta):
             raise self._too_much(_left(view))
 

@@ -197,7 +197,8 @@ def _release(
     from tacit.evaluation.report import Report
     from tacit.evaluation.report import evaluation as page
     from tacit.methods.off_policy_evaluation import fit
-    from tacit.methods.off_policy_evaluation.targets import words as named
+    from tacit.methods.off_policy_evaluation.targets import described
+    from tacit.privacy.sentences import policy as said
     from tacit.privacy.vault.vault import Vault
     from tacit.study.folder import VERIFY, RunFolder, Stopwatch, certify, finish
     from tacit.study.policies import remembered
@@ -225,7 +226,7 @@ def _release(
             if look:
                 _look(curator, run, vault, release.value, asked)
             verify = VERIFY if overlap is None else (*VERIFY, f"tacit certificate verify {OVERLAP_CERTIFICATE}")
-            certificate, policy_words = release.certificate.to_json(), named(policy, origin, ledger)
+            certificate, policy_words = release.certificate.to_json(), said(described(policy, origin, ledger))
             sections = page.sections(certificate, release.value, data.spec, policy=policy_words, overlap=overlap)
             costs = watch.costs() if data.simulated else ()
             finish(

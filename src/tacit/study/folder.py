@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 
 from tacit import plain_files
 from tacit.errors import FileError
-from tacit.parameters import current
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.study.narration import Narrator
 
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 SIMULATED = "are simulated: nobody is behind them, and the certificate and the report say so."
 CERTIFICATE, REPORT = "certificate.json", "report.html"
-LATER: Mapping[str, Mapping[str, Any]] = {"train": {"method": "gradient"}}
-"""Settings that runs of earlier versions lack: command -> name -> what they did."""
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
 
 
@@ -120,7 +117,7 @@ class RunFolder:
             FileError: it was begun with others.
         """
         begun, plain = self.read(), json.loads(json.dumps(settings, default=str))
-        stored = {**LATER.get(command, {}), **current(begun["settings"], plain)}
+        stored = begun["settings"]
         differing = sorted(name for name in {*plain, *stored} if plain.get(name) != stored.get(name))
         if begun["command"] != command or differing:
             what = f"the run was begun with other options ({', '.join(differing) or begun['command']})"

@@ -125,8 +125,8 @@ def test_consensus_and_noisy_steps_learn_together(tmp_path: Path) -> None:
     release.certificate.verify()
     assert release.certificate.epsilon <= 10.0
     assert place.steps_left(place.reserve(ready), TRAINING) == 0
-    assert release.certificate.covered[1] == "which policy each expert follows, and whether it is one of them"
-    assert any("published as they were recorded" in line for line in release.certificate.not_protected)
+    assert release.certificate.lines("covered")[1] == "which policy each expert follows, and whether it is one of them"
+    assert any("published as they were recorded" in line for line in release.certificate.lines("not_protected"))
     with pytest.raises(PlanExhausted):
         training.fit(ready, place)
 
@@ -138,8 +138,8 @@ def test_dp_sgd_alone(tmp_path: Path) -> None:
     release = training.fit(ready, vault(tmp_path, asked=False))
     assert release.value.prefixes is None
     assert balanced(release.value.actor())[0] > UNTAUGHT
-    assert not any("published as they were recorded" in line for line in release.certificate.not_protected)
-    of_one = release.certificate.covered[1]
+    assert not any("published as they were recorded" in line for line in release.certificate.lines("not_protected"))
+    of_one = release.certificate.lines("covered")[1]
     assert of_one.startswith("everything of one expert: what is drawn of its rows enters each noisy mean gradient as ")
 
 
@@ -151,8 +151,8 @@ def test_clones_in_a_public_world_alone(tmp_path: Path) -> None:
     assert release.value.prefixes is not None
     assert int(release.value.prefixes[0].lengths.sum()) > 0
     assert balanced(release.value.actor())[0] > UNTAUGHT
-    assert not any("published as they were recorded" in line for line in release.certificate.not_protected)
-    released, of_one = release.certificate.covered
+    assert not any("published as they were recorded" in line for line in release.certificate.lines("not_protected"))
+    released, of_one = release.certificate.lines("covered")
     assert "played in a public simulator by the clone of one expert drawn by chance, and everything" in released
     assert of_one.startswith(
         "everything of one expert: its rows make one clone, which may be drawn, and counts for at "

@@ -34,7 +34,7 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour, Modelled, Ta
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression
 from tacit.methods.off_policy_evaluation.scores import FIT, MODELLED
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
-from tacit.privacy.certificate.words import contradictions, plan_of
+from tacit.privacy.certificate.plan import contradictions, plan_of
 
 EPISODES, _ = enumerate_episodes()
 ROWS = padded(EPISODES)
@@ -119,9 +119,9 @@ def test_an_evaluation_of_records_without_propensities(plan, tmp_path):
     assert len(vault.ledger.plans()) == 1
     assert released.value.interval.words == MODELLED
     assert released.value.interval.low <= released.value.value <= released.value.interval.high
-    assert plan.behaviour_model.assumption in released.certificate.assumptions
-    assert "with 30 % of the budget" in plan.behaviour_model.assumption
-    assert not any("logged propensities" in line for line in released.certificate.assumptions)
+    assert plan.behaviour_model.assumption in released.certificate.to_json()["assumptions"]
+    assert any("with 30 % of the budget" in line for line in released.certificate.lines("assumptions"))
+    assert not any("logged propensities" in line for line in released.certificate.lines("assumptions"))
     record = released.certificate.to_json()
     assert record["plan"]["behaviour_model"]["share"] == 0.3
     assert plan_of(record["method"], record["plan"]).behaviour_model == MODEL

@@ -182,7 +182,7 @@ def test_records_without_propensities_give_the_value_alone(tmp_path):
     released.certificate.verify()
     assert released.value.interval is None
     line = "the records have no propensities: no ratios were used, and the value has no interval"
-    assert line in released.certificate.assumptions
+    assert line in released.certificate.lines("assumptions")
     q = QFunction(OneHot(2), np.array(released.value.diagnostics["q_weights"]), TARGET, LIMITS, 0.0)
     here, after = q.v(np.array([0, 1])), exact_q(TARGET)
     np.testing.assert_allclose(here, (TARGET.table * after).sum(axis=1), atol=0.3)

@@ -25,9 +25,9 @@ from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.methods.selection.algorithm import SelectionPlan
 from tacit.methods.synthesis.plan import TransitionsPlan as SynthesisPlan
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.origins import Origin, known_by_digest
 from tacit.privacy.vault.vault import Vault
@@ -83,7 +83,9 @@ def test_a_policy_that_fold_0_taught_is_judged_by_fold_1(tmp_path: Path) -> None
     interval = release.value.interval
     assert interval is not None
     assert (interval.level, release.value.standing) == (0.95, None)
-    assert "evaluated: a policy released under this ledger, taught by fold 0" in release.certificate.assumptions
+    assert "evaluated: a policy released under this ledger, taught by fold 0" in release.certificate.lines(
+        "assumptions"
+    )
     (released,) = vault.ledger.plans()[0].policies
     assert release.certificate.plan["origin"] == {"plans": (vault.ledger.plans()[0].id,), "released": released}
 
@@ -109,11 +111,11 @@ def test_a_policy_whose_origin_nobody_declared_has_no_interval_once_there_is_a_r
     assert from_it.value.interval is None
     plan_id = made.certificate.plan_id
     words = f"a Uniform policy over 2 actions, made from the release {plan_id} of this ledger (declared by the user)"
-    assert f"evaluated: {words}" in from_it.certificate.assumptions
+    assert f"evaluated: {words}" in from_it.certificate.lines("assumptions")
     other = Tabular(np.array([[0.5, 0.5], [0.4, 0.6]]))
     public = fit(calibrated(vault), vault, other, origin=Origin.public())
     assert public.value.interval is not None
-    assert "fixed without these records (declared by the user)" in " ".join(public.certificate.assumptions)
+    assert "fixed without these records (declared by the user)" in " ".join(public.certificate.lines("assumptions"))
 
 
 def test_a_policy_of_before_the_first_release_may_come_again(tmp_path: Path) -> None:

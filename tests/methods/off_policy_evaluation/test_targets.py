@@ -10,8 +10,9 @@ from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, resolve, resolve_behaviour, words
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, described, resolve, resolve_behaviour
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.sentences import policy as said
 
 
 def released(vault, policy, dataset_id):
@@ -75,9 +76,9 @@ def test_records_without_propensities_need_a_behaviour_policy(tmp_path):
 
 
 def test_certificates_name_the_policy():
-    assert words(Behaviour()) == "the policy that made the records"
-    assert "Tabular" in words(TARGET)
-    assert "json:loads" in words(Callable("json:loads", 2))
+    assert said(described(Behaviour())) == "the policy that made the records"
+    assert said(described(TARGET)) == "a public Tabular policy over 2 actions, fixed without these records"
+    assert "json:loads" in said(described(Callable("json:loads", 2)))
 
 
 def test_a_plan_is_about_one_policy():

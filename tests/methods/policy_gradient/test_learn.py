@@ -230,7 +230,7 @@ def test_critics_that_keep_the_promise(tmp_path: Path, critic: Any) -> None:
     given = {"critic": CRITIC, "critic_start": np.full(7, 0.1)} if critic == "public" else {}
     release = fit(plan(critic=critic), vault(tmp_path), SOFTMAX, **given)  # type: ignore[arg-type]
     assert release.certificate.epsilon == pytest.approx(1.993, rel=1e-3)
-    joint = [text for text in release.certificate.to_json()["covered"] if "joint privacy" in text]
+    joint = [text for text in release.certificate.lines("covered") if "joint privacy" in text]
     assert len(joint) == 1
 
 

@@ -172,7 +172,7 @@ def test_a_release_is_saved_and_read(tmp_path: Path) -> None:
     back = hub.load(tmp_path / "release")
     assert back.value.plan == voted
     assert np.array_equal(back.value.average, release.value.average)
-    words = back.certificate.to_json()["not_covered"]
+    words = back.certificate.lines("not_covered")
     assert "the directions of the votes: drawn with the public seed 0, for a round and a place" in words
 
 

@@ -29,7 +29,6 @@ from tacit.privacy.accounting.events import (
     flatten,
     parallel,
 )
-from tacit.privacy.mechanisms.sums import FixedSizeSum
 
 G = GaussianEvent
 Fixed = SampledWithoutReplacementEvent
@@ -129,11 +128,6 @@ def test_no_laplace_noise_is_no_privacy_and_its_kinds_stay_apart() -> None:
 def test_only_plain_gaussians_run_in_parallel(events: list[Event]) -> None:
     with pytest.raises(AccountingError, match="event"):
         parallel(events)
-
-
-def test_the_sampler_says_its_numbers() -> None:
-    words = "fixed size: 50 of 1,000 slots, drawn without replacement, fresh every step"
-    assert FixedSizeSum(name="sum", steps=1, batch_size=50, population=1_000, clip_norm=1.0).sampler == words
 
 
 def gaussian(sigma: Any) -> dict[str, Any]:

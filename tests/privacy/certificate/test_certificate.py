@@ -24,79 +24,72 @@ from tacit.errors import AccountingError, CertificateError
 from tacit.privacy.accounting.events import GaussianEvent
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate import fields as certificate_fields
-from tacit.privacy.certificate.canonical import require_shape, schema
-from tacit.privacy.certificate.certificate import Certificate, Release
+from tacit.privacy.certificate.certificate import Certificate, Release, schema
+from tacit.privacy.certificate.markdown import mechanisms
+from tacit.privacy.mechanisms.base import OwnProof, certified
+from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.privacy.sentences import LISTS
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 100_000)
-DENOISER = {
-    "kind": "poisson_sum",
-    "name": "denoiser",
-    "sampler": "Poisson: each unit independently, fresh every step",
-    "steps": 300,
-    "sampling_rate": 0.02,
-    "clip_norm": 1.5,
-    "noise_multiplier": 1.2,
-    "rows_per_unit": 4,
-}
-HISTOGRAM = {
-    "kind": "noisy_histogram",
-    "name": "starts",
-    "sampler": "every unit, once",
-    "steps": 1,
-    "sampling_rate": 1.0,
-    "clip_norm": 1.0,
-    "noise_multiplier": 40.0,
-    "rows_per_unit": 1,
-    "axes": [{"column": "observations", "bins": 8}],
-}
-FIXED_SIZE = {
-    "kind": "fixed_size_sum",
-    "name": "gradient",
-    "sampler": "fixed size: 20 of 5,000 slots, drawn without replacement, fresh every step",
-    "steps": 300,
-    "batch_size": 20,
-    "population": 5_000,
-    "clip_norm": 1.5,
-    "noise_multiplier": 2.0,
-    "rows_per_unit": 40,
-    "rows": "first",
-}
-HALVES = [
-    {
-        "kind": "poisson_sum",
-        "name": f"half {fold}",
-        "sampler": "every unit, every step",
-        "steps": 10,
-        "sampling_rate": 1.0,
-        "clip_norm": 1.0,
-        "noise_multiplier": 30.0 - 10 * fold,
-        "rows_per_unit": 40,
-        "rows": "first",
-        "fold": fold,
-    }
-    for fold in (0, 1)
-]
-OWN_PROOF = {
-    "kind": "smooth_sensitivity",
-    "name": "regression",
-    "sampler": "every unit, once",
-    "steps": 1,
-    "rows_per_unit": 40,
-    "rows": "first",
-    "epsilon": 0.8,
-    "delta": 1e-7,
-    "constants": "tight",
-}
+BINS = Axis("observations", 0, tuple(float(edge) for edge in range(9)))
+(DENOISER,) = certified(
+    [PoissonSum(name="denoiser", steps=300, sampling_rate=0.02, clip_norm=1.5, noise_multiplier=1.2, rows_per_unit=4)]
+)
+(HISTOGRAM,) = certified([NoisyHistogram(name="starts", axes=(BINS,), noise_multiplier=40.0)])
+(FIXED_SIZE,) = certified(
+    [
+        FixedSizeSum(
+            name="gradient",
+            steps=300,
+            batch_size=20,
+            population=5_000,
+            clip_norm=1.5,
+            noise_multiplier=2.0,
+            rows_per_unit=40,
+            rows="first",
+        )
+    ]
+)
+HALVES = certified(
+    [
+        PoissonSum(
+            name=f"half {fold}",
+            steps=10,
+            sampling_rate=1.0,
+            clip_norm=1.0,
+            noise_multiplier=30.0 - 10 * fold,
+            rows_per_unit=40,
+            rows="first",
+            fold=fold,  # type: ignore[arg-type]
+        )
+        for fold in (0, 1)
+    ]
+)
+(OWN_PROOF,) = certified(
+    [OwnProof(kind="smooth_sensitivity", name="regression", epsilon=0.8, delta=1e-7, rows_per_unit=40)]
+)
 TRAJECTORY = {"unit": Unit("trajectory", "replace_one", 5_000), "epsilon_target": None, "audit": None}
 
 
 PLAN = {"steps": 300, "rate": 0.02, "hidden": [256, 256], "paper": False, "name": None}
-OWN_ID = certificate_json.plan_id("synthesis of transitions", PLAN)
+
+
+OTHER = {"plan_id": "0a0b", "method": "off-policy evaluation", "epsilon": 0.25, "delta": 1e-7, "fold": None}
+
+
+def planned(unit: Unit = UNIT) -> dict[str, Any]:
+    """The public fields of a plan for this unit."""
+    return {**PLAN, "unit": {"name": unit.name, "relation": unit.relation, "population": unit.size}}
+
+
+OWN_ID = certificate_json.plan_id("synthesis of transitions", planned(), [DENOISER, HISTOGRAM])
 
 
 def build(**changes: Any) -> Certificate:
     parts = changes.pop("parts", [DENOISER, HISTOGRAM])
+    plan = changes.pop("plan", planned(changes.get("unit", UNIT)))
     arguments: dict[str, Any] = {
         "method": "synthesis of transitions",
         "source": "PrivORL (arXiv 2512.07342)",
@@ -104,13 +97,13 @@ def build(**changes: Any) -> Certificate:
         "event": certificate_fields.parts_event(parts),
         "parts": parts,
         "delta": 1e-6,
-        "plan_id": OWN_ID,
-        "plan": PLAN,
+        "plan_id": certificate_json.plan_id(changes.get("method", "synthesis of transitions"), plan, parts),
+        "plan": plan,
         "ledger_head": "ab" * 32,
         "dataset_id": "cd" * 16,
         "simulated": False,
         "void_reason": None,
-        "releases": [{"plan_id": "0a0b", "method": "off-policy evaluation", "epsilon": 0.25, "delta": 1e-7}],
+        "releases": [OTHER],
         "budget": (8.0, 1e-5),
         "covered": ["every training step"],
         "not_covered": ["pre-training on public data (declared: physics)"],
@@ -179,16 +172,13 @@ JSON = st.recursive(
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_the_small_validator_judges_as_jsonschema_does(certificate: Certificate, data: st.DataObject) -> None:
+def test_what_the_schema_refuses_is_not_read(certificate: Certificate, data: st.DataObject) -> None:
     record = certificate.to_json()
     path = data.draw(st.sampled_from([path for path, _ in leaves(record) if path[0] not in ("event", "plan")]))
     put(record, path[: data.draw(st.integers(1, len(path)))], data.draw(JSON))
-    try:
-        require_shape(record)
-        ours = True
-    except CertificateError:
-        ours = False
-    assert ours == jsonschema.Draft202012Validator(schema()).is_valid(record)
+    if not jsonschema.Draft202012Validator(schema()).is_valid(record):
+        with pytest.raises(CertificateError):
+            verify(record)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -236,10 +226,11 @@ def test_no_edited_leaf_survives(certificate: Certificate, monkeypatch: pytest.M
     assert checked > 200
 
 
-# Leaves that carry free text or identifiers: a digest or a signature guards them, arithmetic cannot.
+# Leaves that carry free text, identifiers or what nothing else says: a digest or a signature guards them alone.
 FREE = {
     *((name,) for name in ("source", "ledger_head", "dataset_id", "commit", "date", "target_epsilon", "digest")),
-    *((name,) for name in ("audit", "versions", "signature")),
+    *((name,) for name in ("audit", "versions", "signature", "simulated")),
+    *((name,) for name in LISTS),
 }
 
 
@@ -247,10 +238,10 @@ def free(path: tuple[Any, ...]) -> bool:
     if path[:2] in FREE or path[:1] in FREE:
         return True
     if path[:2] == ("releases", 0):
-        return path[2] in ("plan_id", "method")
+        return path[2] in ("plan_id", "method", "fold")
     if path[:1] == ("total",):
         return path[1] in ("composition", "budget_epsilon", "budget_delta")
-    return path[:1] == ("parts",) and path[2] == "axes"
+    return False
 
 
 def test_no_derived_leaf_survives_an_edit_even_with_a_new_digest(certificate: Certificate) -> None:
@@ -274,13 +265,13 @@ def test_no_derived_leaf_survives_an_edit_even_with_a_new_digest(certificate: Ce
 @pytest.mark.parametrize(
     ("path", "edit", "field"),
     [
-        (("epsilon",), 0.5, "sentence"),
+        (("epsilon",), 0.5, "releases.epsilon"),
         (("mu",), 0.1, "mu"),
         (("profile", 2, "epsilon"), 0.1, "profile[2].epsilon"),
         (("private",), False, "private"),
-        (("unit", "words"), "nothing", "unit.words"),
+        (("mu_range",), "upper_bound", "mu_range"),
         (("parts", 0, "steps"), 30, "parts"),
-        (("parts", 0, "clip_norm"), 0.1, "contribution[0]"),
+        (("parts", 0, "clip_norm"), 0.1, "plan_id"),
         (("delta",), 1e-4, "delta"),
         (("releases", 1, "epsilon"), 0.1, "releases.epsilon"),
         (("total", "budget_epsilon"), 0.1, "total.epsilon"),
@@ -382,7 +373,7 @@ def test_whole_numbers_digest_alike_as_integers_and_floats(certificate: Certific
 
 VOID = {
     "seeded noise": {"void_reason": "seeded noise"},
-    "no noise": {"parts": [{**DENOISER, "noise_multiplier": None}], "epsilon_target": None, "audit": None},
+    "no noise": {"parts": [{**DENOISER, "noise_multiplier": 0.0}], "epsilon_target": None, "audit": None},
 }
 
 
@@ -398,20 +389,21 @@ def test_what_is_not_private_says_so_first(changes: dict[str, Any]) -> None:
     with pytest.raises(CertificateError):
         verify(redigested(void.to_json() | {"private": True}))
     with pytest.raises(CertificateError):
-        verify(redigested(void.to_json() | {"private": True, "void_reason": None, "reasons": []}))
+        verify(redigested(void.to_json() | {"private": True, "void_reason": None, "epsilon": 1.0}))
 
 
 def test_simulated_records_are_named_as_such() -> None:
     simulated = build(simulated=True)
     assert simulated.private
     assert "declared simulated" in simulated.sentence
-    with pytest.raises(CertificateError, match="sentence"):
-        verify(redigested(simulated.to_json() | {"simulated": False}))
+    other = Certificate.from_json(redigested(simulated.to_json() | {"simulated": False}))
+    assert "declared simulated" not in other.sentence
+    assert "simulated" in other.verify().declared
 
 
 PARTS = {
     "a sample of fixed size": [FIXED_SIZE],
-    "two halves and a sum over everybody": [DENOISER | {"rows": "drawn", "fold": None}, *HALVES],
+    "two halves and a sum over everybody": [DENOISER, *HALVES],
     "one half": [HALVES[1]],
     "fixed size, Poisson and halves": [FIXED_SIZE, DENOISER, *HALVES],
     "a proof of its own": [OWN_PROOF],
@@ -434,13 +426,12 @@ def test_no_edited_leaf_of_any_kind_of_part_survives_a_new_digest(parts: list[di
                 survivors.append(path)
             except CertificateError:
                 pass
-    assert {path[2] for path in survivors} <= {"constants"}
+    assert not survivors
 
 
 def test_an_edited_field_of_the_plan_is_found_by_its_identifier() -> None:
-    nested = {"clone": None, "unit": {"name": "patient"}, "epsilon": "inf", "rates": [0.5, 1.0]}
-    identity = certificate_json.plan_id("synthesis of transitions", nested)
-    record = build(plan=nested, plan_id=identity).to_json()
+    nested = {"clone": None, "people": {"name": "patient"}, "most": "inf", "rates": [0.5, 1.0]}
+    record = build(plan=nested).to_json()
     for path, value in leaves({"plan": nested}):
         for edit in edits(value):
             changed = copy.deepcopy(record)
@@ -448,8 +439,8 @@ def test_an_edited_field_of_the_plan_is_found_by_its_identifier() -> None:
             with pytest.raises(CertificateError, match="plan_id"):
                 verify(redigested(changed))
     with pytest.raises(CertificateError, match="plan_id"):
-        build(method="another")
-    assert certificate_json.plan_id("m", {"a": 1.0}) == certificate_json.plan_id("m", {"a": 1})
+        build(method="another", plan_id=OWN_ID)
+    assert certificate_json.plan_id("m", {"a": 1.0}, []) == certificate_json.plan_id("m", {"a": 1}, [])
 
 
 def test_halves_cost_what_the_dearer_one_costs() -> None:
@@ -457,38 +448,38 @@ def test_halves_cost_what_the_dearer_one_costs() -> None:
     assert halves.epsilon == dearer.epsilon == pytest.approx(build(parts=HALVES[1:], **TRAJECTORY).epsilon)
     together = build(parts=[part | {"fold": None} for part in HALVES], **TRAJECTORY)
     assert together.epsilon > 1.1 * halves.epsilon
-    assert "if the trajectory is in half 1 of two" in halves.contribution[1]
+    assert "every trajectory of half 1 of two" in mechanisms(halves.to_json())[1]
 
 
 def test_what_a_part_reads_and_how_it_samples_is_in_words() -> None:
-    assert build().contribution[0] == (  # as certificates from before "rows" and "fold" have it
-        "denoiser (poisson_sum): 300 noisy sum(s); one patient adds to one sum a vector of norm at most 1.5 made from "
-        "at most 4 of its rows, sampled at rate 0.02, under noise of standard deviation 1.8 a number"
+    assert mechanisms(build().to_json())[0] == (
+        "denoiser (poisson_sum): 300 noisy sum(s) over a Poisson sample of patients at rate 0.02, fresh every step; "
+        "one patient adds to one sum a vector of norm at most 1.5 made from at most 4 of its rows, under noise of "
+        "standard deviation 1.8 a number"
     )
     fixed, own = build(parts=[FIXED_SIZE], **TRAJECTORY), build(parts=[OWN_PROOF], **TRAJECTORY)
-    assert "made from its first 40 rows in order of time, fixed size: 20 of 5,000 slots" in fixed.contribution[0]
-    assert fixed.mu_range.startswith("upper bound, for every epsilon from 0 to")
-    assert own.contribution[0].endswith("(0.8, 1e-07)-differentially private by its own proof")
+    (line,) = mechanisms(fixed.to_json())
+    assert "20 of 5,000 places, drawn without replacement" in line
+    assert "made from its first 40 rows in order of time" in line
+    assert (fixed.mu_range, own.mu_range) == ("up_to_epsilon", "up_to_epsilon")
+    assert "upper bound, for every epsilon from 0 to" in fixed.to_markdown()
+    assert mechanisms(own.to_json())[0].endswith("(0.8, 1e-07)-differentially private by its own proof")
     assert own.epsilon < 0.8  # at delta 1e-6, above the mechanism's own
-    assert build(parts=[OWN_PROOF | {"delta": 0.0}], **TRAJECTORY).mu_range == "upper bound, for every epsilon"
-    assert "fixed size: 20 of 5,000 slots" in fixed.to_markdown()
+    assert build(parts=[OWN_PROOF | {"delta": 0.0}], **TRAJECTORY).mu_range == "upper_bound"
+    assert line in fixed.to_markdown()
     assert "smooth_sensitivity" in own.to_markdown()
 
 
 @pytest.mark.parametrize(
     ("parts", "field"),
     [
-        ([FIXED_SIZE | {"sampler": FIXED_SIZE["sampler"].replace("20", "10")}], "sampler"),
-        (
-            [FIXED_SIZE | {"population": 6_000, "sampler": FIXED_SIZE["sampler"].replace("5,000", "6,000")}],
-            "population",
-        ),
+        ([FIXED_SIZE | {"population": 6_000}], "population"),
         ([FIXED_SIZE | {"batch_size": 5_001}], "batch_size"),
-        ([HALVES[0] | {"sampling_rate": 0.5, "sampler": DENOISER["sampler"]}], "fold is 0"),
-        ([HISTOGRAM | {"fold": 0}], "fold"),
-        ([OWN_PROOF | {"steps": 2}], "steps"),
+        ([HALVES[0] | {"sampling_rate": 0.5}], "fold is 0"),
+        ([HISTOGRAM | {"fold": 0}], "unknown"),
+        ([OWN_PROOF | {"steps": 2}], "unknown"),
         ([OWN_PROOF | {"delta": 1e-5}], "delta"),
-        ([{key: value for key, value in OWN_PROOF.items() if key != "epsilon"}], "epsilon"),
+        ([{key: value for key, value in OWN_PROOF.items() if key != "epsilon"}], "missing"),
         ([DENOISER | {"kind": "unheard_of"}], "kind"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -506,13 +497,13 @@ def test_fixed_size_samples_protect_only_those_who_are_replaced() -> None:
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
 def test_both_relations(relation: Any) -> None:
     built = build(unit=Unit("trajectory", relation, 5_000), epsilon_target=None)
-    assert built.unit["words"] == Unit("trajectory", relation, 5_000).words()
+    assert Unit("trajectory", relation, 5_000).words() in built.sentence
     assert built.verify().epsilon > 0
 
 
 def test_own_charge_as_the_ledger_made_it() -> None:
     epsilon = build().epsilon
-    own = {"plan_id": OWN_ID, "method": "synthesis of transitions", "epsilon": epsilon, "delta": 1e-6}
+    own = {"plan_id": OWN_ID, "method": "synthesis of transitions", "epsilon": epsilon, "delta": 1e-6, "fold": None}
     assert build(releases=[own]).total["epsilon"] == pytest.approx(epsilon, rel=1e-5)
     for bad in ({"epsilon": 0.01}, {"epsilon": 4.0}, {"delta": 1e-9}, {"delta": 2e-6}, {"method": "other"}):
         bad = own | bad
@@ -542,12 +533,12 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
     for changes, field in (
         ({"delta": 1e-5}, "delta"),
         ({"event": GaussianEvent(100.0)}, "parts"),
-        ({"parts": [{**DENOISER, "sampler": "every unit, every step"}]}, "sampler"),
-        ({"parts": [{key: value for key, value in DENOISER.items() if key != "clip_norm"}]}, "clip_norm"),
+        ({"parts": [{**DENOISER, "sampler": "every unit, every step"}]}, "unknown"),
+        ({"parts": [{key: value for key, value in DENOISER.items() if key != "clip_norm"}]}, "missing"),
         ({"epsilon_target": 0.1}, "target_epsilon"),
         ({"audit": {"lower_bound": 99.0, "confidence": 0.95, "method": "canaries"}}, "audit"),
     ):
-        if "clip_norm" in field:
+        if field in ("unknown", "missing"):
             changes["event"] = certificate_fields.parts_event([DENOISER])
         with pytest.raises((CertificateError, KeyError), match=field):
             build(**changes)
@@ -557,7 +548,8 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
 
 def test_markdown_shows_every_part_and_cannot_be_broken_out_of() -> None:
     hostile = "<script>alert(1)</script> | [x](javascript:1) \n# heading"
-    text = dataclasses.replace(build(), not_protected=(hostile,), covered=()).to_markdown()
+    own = {"code": "own_words", "words": hostile}
+    text = dataclasses.replace(build(), not_protected=(own,), covered=()).to_markdown()
     assert "<script" not in text
     assert "\n# heading" not in text
     assert "Nothing is declared." in text

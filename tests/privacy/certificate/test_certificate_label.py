@@ -13,6 +13,7 @@ from tacit.cli import main
 from tacit.errors import CertificateError
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.markdown import guarantees, label, model
+from tacit.privacy.mechanisms.base import certified
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 
 ASKED = (
@@ -38,11 +39,11 @@ def certificate() -> Certificate:
 def test_what_it_says_is_what_the_certificate_says(certificate: Certificate) -> None:
     found = json.loads(json.dumps(label(certificate.to_json()), allow_nan=False))
     assert tuple(found["nist_sp_800_226"]) == ASKED
-    assert found["certificate"] == {"format": 2, "digest": certificate.digest}
+    assert found["certificate"] == {"format": 1, "digest": certificate.digest}
     loss = found["registry"]["deployment"]["privacy_loss"]
     assert loss["privacy_parameters"] == {"epsilon": certificate.epsilon, "delta": certificate.delta}
     assert loss["privacy_unit"] == "patient-level"
-    assert certificate.unit["words"] in loss["privacy_unit_details"]
+    assert "whether any one patient, with all of its records," in loss["privacy_unit_details"]
     sides = found["nist_sp_800_226"]["side_channels"]
     assert any("timing" in one for one in sides)
     assert any("floating point" in one for one in sides)
@@ -75,8 +76,8 @@ def test_without_a_promise_it_promises_nothing() -> None:
 
 def test_who_is_trusted_follows_from_the_parts() -> None:
     summed = {"name": "sum", "steps": 1, "devices": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
-    local, shared = (DeviceSum(noise=noise, **summed).certified() for noise in ("device", "shared"))  # type: ignore[arg-type]
-    numbers = LaplaceSum(name="sum", steps=1, size=2, bound=1.0, noise_multiplier=9.0).certified()
+    local, shared = (certified([DeviceSum(noise=noise, **summed)])[0] for noise in ("device", "shared"))  # type: ignore[arg-type]
+    numbers = certified([LaplaceSum(name="sum", steps=1, size=2, bound=1.0, noise_multiplier=9.0)])[0]
     assert model([local, numbers]) == "Local"
     assert model([shared]) == "Federated"
     assert model([DENOISER]) == model([local, DENOISER]) == "Central"

@@ -36,8 +36,7 @@ def golden(name: str) -> Record:
 
 
 HONEST = {
-    name: golden(f"golden/certificates/format_2/{name}")
-    for name in ("fixed_size", "policies", "devices_shared", "signed")
+    name: golden(f"golden/certificates/{name}") for name in ("fixed_size", "policies", "devices_shared", "signed")
 } | {name: golden(f"net/fixtures/models/{name}/certificate") for name in ("marginals", "transitions")}
 
 
@@ -55,9 +54,14 @@ def fitting(record: Record) -> Record:
     try:
         event = event_from_json(record["event"])
         unit = Unit(*(record["unit"][name] for name in ("name", "relation", "population")))
-        return record | fields.words(unit, event, record)
+        return record | fields.from_parts(unit, event, record)
     except TacitError:
         return record
+
+
+def lines(words: str) -> Record:
+    """A clause in words of one's own."""
+    return {"code": "own_words", "words": words}
 
 
 def nested(depth: int) -> Any:
@@ -89,7 +93,7 @@ def many_parts(count: int) -> Record:
 
 
 def row(i: int) -> Record:
-    return {"plan_id": f"{i:x}", "method": "m", "epsilon": 0.1, "delta": 0.0}
+    return {"plan_id": f"{i:x}", "method": "m", "epsilon": 0.1, "delta": 0.0, "fold": None}
 
 
 SIZES = (10**5, 3 * 10**7, 10**15)
@@ -130,10 +134,10 @@ HOSTILE: dict[str, Callable[[], Record]] = {
     "empty objects": lambda: HONEST["signed"] | {"plan": {"x": [{}] * 90_000}},
     "more empty objects": lambda: HONEST["signed"] | {"plan": {"x": [{}] * 1_000_000}},
     "numbers": lambda: HONEST["signed"] | {"plan": {"x": [0.1] * 99_000}},
-    "long lines": lambda: HONEST["policies"] | {"assumptions": [f"the user's {'a ' * 1_990}{i}" for i in range(500)]},
-    "longer lines": lambda: HONEST["policies"] | {"covered": [f"each {'each ' * 5_000}{i}" for i in range(100)]},
+    "long lines": lambda: HONEST["policies"] | {"assumptions": [lines("a " * 1_990 + str(i)) for i in range(500)]},
+    "longer lines": lambda: HONEST["policies"] | {"covered": [lines("each " * 5_000 + str(i)) for i in range(100)]},
     "a long text in a plan": lambda: HONEST["signed"] | {"plan": {"x": "a" * 4_000_000}},
-    "digits": lambda: HONEST["policies"] | {"contribution": ["1" * 4_000] * 256},
+    "digits": lambda: HONEST["policies"] | {"not_covered": [lines("1" * 4_000)] * 256},
 }
 
 

@@ -1,4 +1,4 @@
-"""What parts say of themselves is what a certificate accounts for: the same event, a known shape, the same sampler."""
+"""What parts say of themselves is what a certificate accounts for: the same event, and a known shape."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from vault_cases import GivenParts
 
 from tacit.errors import PlanError
 from tacit.privacy.accounting.events import flatten
-from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate import fields as certificate_fields
-from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.base import Part, certified
 from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits, WeightedStates
-from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.vault import plan as plans
 
 AXES = (Axis("observations", 0, (0.0, 1.0, 2.0)),)
@@ -54,27 +53,27 @@ PARTS: dict[str, tuple[Part, ...]] = {
         POISSON,
         *HALVES,
         FIXED,
-        Once(mechanism=NoisyHistogram(name="starts", axes=AXES, noise_multiplier=30.0)),
+        NoisyHistogram(name="starts", axes=AXES, noise_multiplier=30.0),
     ),
-    "own proof": (Once(mechanism=REGRESSION),),
+    "own proof": (REGRESSION,),
 }
 
 
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS.keys())
 def test_a_certificate_of_real_parts_verifies(parts: tuple[Part, ...]) -> None:
     event = plans.event(GivenParts(parts))
-    stated: Any = certificate_json.plain([part.certified() for part in parts])
+    stated: Any = certified(parts)
     assert flatten(certificate_fields.parts_event(stated)) == flatten(event)
     assert build(parts=stated, event=event, **TRAJECTORY).verify().private
 
 
 @pytest.mark.parametrize("part", [FIXED, POISSON, FRAGMENTS, *HALVES], ids=lambda part: part.name)
 def test_a_part_is_rebuilt_as_it_was_and_nothing_else_is_taken_for_one(part: Part) -> None:
-    stated: Any = certificate_json.plain(part.certified())
+    stated: Any = certified([part])[0]
     assert part_of(stated) == part
     for edited in (
         stated | {"hidden": 1},
-        stated | {"sampler": "some units"},
+        stated | {"rows": "some"},
         stated | {"kind": "unheard_of"},
         stated | {"steps": "9"},
         {name: value for name, value in stated.items() if name != "clip_norm"},

@@ -18,6 +18,7 @@ from tacit.privacy.accounting.filters import Charge, RdpOrder
 from tacit.privacy.ledger.folds import FOLDS, Balance, Fold, alone, folds_of, places, teacher
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.state import POLICY
+from tacit.privacy.mechanisms.base import certified
 from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.units import Relation, Unit
@@ -27,9 +28,9 @@ RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
 
 def part(fold: Fold | None, rate: float = 1.0, name: str = "s") -> dict[str, Any]:
     """A sum as the ledger writes it down."""
-    return PoissonSum(
-        name=name, steps=3, sampling_rate=rate, clip_norm=1.0, noise_multiplier=2.0, fold=fold
-    ).certified()
+    return certified(
+        [PoissonSum(name=name, steps=3, sampling_rate=rate, clip_norm=1.0, noise_multiplier=2.0, fold=fold)]
+    )[0]
 
 
 def ledger_of(path: Path, relation: Relation, **more: Any) -> Ledger:
@@ -85,8 +86,8 @@ def test_what_is_not_proved_for_a_fold_counts_as_over_everybody() -> None:
     laplace = LaplaceSum(name="s", steps=1, bound=1.0, size=2, noise_multiplier=1.0)
     for stated in (
         {**part(None, rate=0.5), "fold": 0},
-        {**fixed.certified(), "fold": 0},
-        {**laplace.certified(), "fold": 0},
+        {**certified([fixed])[0], "fold": 0},
+        {**certified([laplace])[0], "fold": 0},
         {**part(0), "fold": True},
         {**part(0), "fold": 2},
         {**part(0), "kind": "of my own"},

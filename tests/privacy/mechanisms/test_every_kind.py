@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import runpy
 import sys
 from collections.abc import Mapping
@@ -13,7 +14,9 @@ import pytest
 
 from tacit.evaluation.audits.running import CASES
 from tacit.privacy.accounting.events import event_to_json
-from tacit.privacy.mechanisms.kinds import ADMITTED, KINDS, SUMS
+from tacit.privacy.certificate.certificate import schema
+from tacit.privacy.mechanisms.base import Proved, Sum
+from tacit.privacy.mechanisms.kinds import PARTS
 
 ROOT = Path(__file__).parents[3]
 sys.path.append(str(ROOT / "tests" / "mutations"))
@@ -56,10 +59,17 @@ NOT_AUDITED = ("noisy_histogram", "randomized_responses")
 
 
 def test_every_kind_has_its_evidence() -> None:
-    assert set(EVIDENCE) == set(KINDS), "a new kind of part needs a page, an audit, the verifier and a planted mistake"
-    kinds = {kind for part in ADMITTED if isinstance(kind := getattr(part, "kind", None), str)}
-    assert kinds <= set(KINDS)
+    kinds = {kind.kind for kind in PARTS}  # type: ignore[attr-defined]
+    assert set(EVIDENCE) == kinds, "a new kind of part needs a page, an audit, the verifier and a planted mistake"
     assert [kind for kind, evidence in EVIDENCE.items() if not evidence.audit] == list(NOT_AUDITED)
+
+
+def test_the_form_of_every_kind_follows_from_its_fields() -> None:
+    for kind in PARTS:
+        names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        assert {"kind", "name"} <= names
+        assert not {"certified", "from_certified", "contribution", "sampler"} & set(dir(kind))
+        assert schema()["$defs"].keys() >= {kind.__name__} or issubclass(kind, Proved)
 
 
 @pytest.mark.parametrize("kind", EVIDENCE)
@@ -79,7 +89,7 @@ def audited(kind: str) -> Any:
 @pytest.mark.parametrize("kind", [kind for kind in EVIDENCE if kind not in NOT_AUDITED])
 def test_its_audit_runs_it(kind: str) -> None:
     if EVIDENCE[kind].audit == "sums":
-        assert kind in {getattr(part, "kind", "") for part in SUMS}
+        assert kind in {kind.kind for kind in PARTS if issubclass(kind, Sum)}  # type: ignore[attr-defined]
     else:
         assert audited(kind).kind == kind
 

@@ -14,6 +14,7 @@ from scipy import stats
 from tacit import Unit
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds
+from tacit.privacy.mechanisms.base import certified
 from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.noise.secret import SecretNoise
@@ -103,12 +104,11 @@ def test_several_meetings_cost_several_times() -> None:
 
 
 def test_certificates_state_and_rebuild_it() -> None:
-    stated = part().certified()
+    stated = certified([part()])[0]
     assert part_of(stated) == part()
-    assert "turned round with probability 0.167982" in part().contribution(UNIT)
-    assert "fair coin" in part().contribution(UNIT)
-    with pytest.raises(PlanError, match="sampler"):
-        part_of(stated | {"participations": 2})
+    assert "turned round with probability 0.167982" in part().describe(UNIT)
+    assert "fair coin" in part().describe(UNIT)
+    assert part_of(stated | {"participations": 2}) == part(participations=2)
     assert not np.isfinite(bounds.epsilon(part(noise_multiplier=0.0).event, delta=1e-5, relation="replace_one").epsilon)
     assert part(noise_multiplier=0.0).randomized(np.array([1.0, -1.0]), SecretNoise()).tolist() == [1, -1]
 

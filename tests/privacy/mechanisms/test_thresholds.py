@@ -199,7 +199,7 @@ def test_overflow_is_above_the_chance_of_it() -> None:
 
 
 def test_the_reserve_is_the_smallest_that_pays() -> None:
-    found = least_held_out(25, 3000, 10.0, 1e-6)
+    found = least_held_out(25, 3000, 10.0, 1e-6, most=10**6)
     assert overflow_delta(25, found, 3000, 10.0) <= 1e-6 < overflow_delta(25, found - 1, 3000, 10.0)
     assert overflow_delta(25, 4, 3000, 2.0) == pytest.approx(2 * (1 + math.exp(2)) * overflow(25, 4, 3000))
-    assert least_held_out(3, 2, 10.0, 1e-12) == 3  # as many as there are draws: no overflow at all
+    assert least_held_out(3, 2, 10.0, 1e-12, most=10**6) == 3  # as many as there are draws: no overflow at all

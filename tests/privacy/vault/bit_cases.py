@@ -32,7 +32,7 @@ from tacit.privacy.mechanisms.marginals import Choice, Dependence, Marginal, Mar
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, Visits, WeightedStates
-from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.correlated import Correlation, sensitivity
 from tacit.privacy.vault import plan as plans
@@ -193,7 +193,7 @@ def _once(folder: Path, there: bool, mechanism: Any) -> Numbers:
     """The same mechanism twice, under names of its own."""
     vault = _opened(folder, there)
     names = [f"{mechanism.name} {i}" for i in range(2)]
-    run = _admitted(vault, *(Once(mechanism=dataclasses.replace(mechanism, name=name)) for name in names))
+    run = _admitted(vault, *(dataclasses.replace(mechanism, name=name) for name in names))
     return np.stack([vault.release_once(run, name)[0] for name in names]).astype(np.float64)
 
 

@@ -28,6 +28,7 @@ from expert_cases import (
 
 from tacit.errors import DataError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.mechanisms.above_threshold import stable_lengths
+from tacit.privacy.mechanisms.base import certified
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
@@ -121,7 +122,7 @@ def test_pool_and_reserve_share_no_episode(tmp_path: Path) -> None:
     assert r >= 2
     vault = vault_of(tmp_path, logs(150, episodes=r + 3), Steppers(np.full(150, 1e6)), noise=Still())
     pool = everything(held_out=r, clip_norm=2.0, rows_per_unit=400, rows="first")
-    assert pool.certified()["held_out"] == r
+    assert certified([pool])[0]["held_out"] == r
     (prefixes,) = vault.above_threshold(vault.reserve(plan_of(one)), "consensus")
     drawn = set(np.rint(prefixes.columns["rewards"] * 100).astype(int).tolist())
     rest = vault.noisy_sum(vault.reserve(plan_of(pool)), "sum", Names())[0] * EXPERTS.size

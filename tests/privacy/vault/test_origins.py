@@ -10,6 +10,7 @@ from tacit.errors import PlanError
 from tacit.privacy.ledger.folds import Fold
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.state import POLICY
+from tacit.privacy.mechanisms.base import certified
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.origins import Origin, level_after, standing
 from tacit.units import Unit
@@ -30,7 +31,7 @@ class Books:
             PoissonSum(name=f"{name}{at}", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0, fold=fold)
             for at, fold in enumerate(folds)
         ]
-        described = {"method": name, "parts": [part.certified() for part in parts], "evaluates": evaluates}
+        described = {"method": name, "parts": certified(parts), "evaluates": evaluates}
         steps = {part.name: 1 for part in parts}
         self.ledger.reserve(name, described, parts=steps, epsilon=1.0, delta=1e-9)
         if run:

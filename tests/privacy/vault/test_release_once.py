@@ -14,15 +14,14 @@ from vault_cases import GivenParts, Silent, open_vault, priced, unit_of
 from tacit.errors import MechanismError, PlanError, PlanExhausted
 from tacit.privacy.accounting.events import GaussianEvent
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
-from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Label
 
 REWARD = Axis("rewards", 0, (-10.0, 0.0, 5.0, 10.0))
 
 
-def histogram(**fields: object) -> Once:
-    return Once(mechanism=NoisyHistogram(**{"name": "bins", "axes": (REWARD,), "noise_multiplier": 1.0, **fields}))  # type: ignore[arg-type]
+def histogram(**fields: object) -> NoisyHistogram:
+    return NoisyHistogram(**{"name": "bins", "axes": (REWARD,), "noise_multiplier": 1.0, **fields})  # type: ignore[arg-type]
 
 
 def test_counts_are_exact_without_noise(tmp_path: Path) -> None:
@@ -77,10 +76,9 @@ class Foreign(NoisyHistogram):
 
 def test_a_mechanism_without_a_proof_page_is_refused(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]])
-    foreign = Once(mechanism=Foreign(name="bins", axes=(REWARD,), noise_multiplier=1.0))
-    run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(foreign,)))
-    with pytest.raises(MechanismError, match="not a mechanism of tacit"):
-        vault.release_once(run, "bins")
+    foreign = Foreign(name="bins", axes=(REWARD,), noise_multiplier=1.0)
+    with pytest.raises(PlanError, match="a kind of its own"):
+        vault.reserve(priced(vault, noise_multiplier=1.0, once=(foreign,)))
 
 
 def test_edges_must_increase() -> None:
@@ -110,7 +108,7 @@ def test_what_a_mechanism_asks_of_a_callback_is_tried_and_named(tmp_path: Path) 
     for number, scores in enumerate((Crowd(), Signs())):
         vault = open_vault(tmp_path, [[1.0], [2.0]], name=f"{number}")
         best = NoisyMaximum(name="best", scores=scores, candidates=2, epsilon=1.0, rows_per_unit=1)
-        run = vault.reserve(plans.account(GivenParts((Once(mechanism=best),)), unit=vault.unit, delta=1e-4))
+        run = vault.reserve(plans.account(GivenParts((best,)), unit=vault.unit, delta=1e-4))
         if scores == Crowd():
             with pytest.raises(MechanismError, match="another unit's rows do"):
                 vault.release_once(run, "best")
@@ -118,4 +116,4 @@ def test_what_a_mechanism_asks_of_a_callback_is_tried_and_named(tmp_path: Path) 
         else:
             assert vault.release_once(run, "best")[0, 0] in (0, 1)
             certificate = vault.release(run, 0, label=Label((), (), ())).certificate
-            assert any("Signs" in assumption for assumption in certificate.assumptions)
+            assert any("Signs" in assumption for assumption in certificate.lines("assumptions"))

@@ -86,14 +86,14 @@ def test_the_best_run_leaves_with_its_score_and_candidate(tmp_path: Path) -> Non
     release = vault.release(run, best.value, label=LABEL)
     release.certificate.verify()
     assert release.certificate.epsilon == pytest.approx(plan.epsilon, rel=1e-5)
-    names = [one for one in release.certificate.to_json()["assumptions"] if "Sum" in one or "Itself" in one]
+    names = [one for one in release.certificate.lines("assumptions") if "Sum" in one or "Itself" in one]
     assert sum("that was not tried" in one for one in names) == 2
 
 
 def test_callbacks_behind_the_doors_of_a_run_are_told_of(tmp_path: Path) -> None:
     vault, _, run = opened(tmp_path)
     release = vault.release(run, vault.select(run, "best", Sum(), Itself()).value, label=LABEL)
-    assert any("the user's Rewards keeps units apart" in one for one in release.certificate.to_json()["assumptions"])
+    assert any("the user's Rewards keeps units apart" in one for one in release.certificate.lines("assumptions"))
 
 
 def test_the_ledger_holds_one_step_however_many_runs_there_were(tmp_path: Path) -> None:
@@ -196,13 +196,13 @@ def test_an_edited_certificate_is_refused(tmp_path: Path) -> None:
     vault, _, run = opened(tmp_path)
     text = vault.release(run, 0.0, label=LABEL).certificate.to_json()
     quieter = copy.deepcopy(text["parts"][0]["candidates"])
-    quieter[0]["parts"][0]["noise_multiplier"] = 9.0
+    quieter[0]["stated"][0]["noise_multiplier"] = 9.0
     for edit in (
         {"stop": 10},
         {"law": "geometric"},
         {"candidates": quieter},
-        {"held_out": 1},
-        {"sampler": "every unit, once"},
+        {"name": "other"},
+        {"unknown": 1},
     ):
         edited = copy.deepcopy(text)
         edited["parts"][0].update(edit)
@@ -226,7 +226,7 @@ def test_a_reserve_is_not_read_by_a_run(tmp_path: Path) -> None:
             )
 
     def reserve(*left: int) -> Any:
-        return Best(tuple(Leaves(left=one) for one in left)).parts()[0].certified()["held_out"]
+        return Best(tuple(Leaves(left=one) for one in left)).parts()[0].held_out
 
     assert (reserve(3, 2), reserve(2), reserve(0, 5)) == (2, 2, 0)
 

@@ -111,7 +111,7 @@ def test_the_certificate_names_the_ranks_and_recomputes(tmp_path: Path) -> None:
         return vault.release(run, vault.noisy_sum(run, "sum", Rewards()), label=Label((), (), ()))
 
     result, _ = together(tmp_path, dealt(PEOPLE, 3), released)
-    said = [line for line in result.certificate.assumptions if "rank" in line]
+    said = [line for line in result.certificate.lines("assumptions") if "rank" in line]
     assert len(said) == 1
     assert said[0].startswith("the user's 3 rank(s), on which the records lay in shards, are trusted: ")
     result.certificate.verify()

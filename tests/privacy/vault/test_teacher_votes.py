@@ -18,6 +18,7 @@ from vault_cases import GivenParts, Silent, open_vault, records, unit_of
 from tacit.errors import CertificateError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.accounting.events import GaussianEvent, flatten
 from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.certificate.markdown import mechanisms
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.teachers import Teachers
 from tacit.privacy.mechanisms.votes import TeacherVotes
@@ -181,7 +182,7 @@ def test_a_certificate_recomputes_its_epsilon(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, [[1.0]] * 9)
     certificate = vault.release(run, 1, label=Label((), (), ())).certificate
     assert certificate.verify().epsilon == pytest.approx(run.bound.epsilon, rel=1e-5)
-    (words,) = certificate.to_json()["contribution"]
+    (words,) = mechanisms(certificate.to_json())
     assert "teaches one of 3 teachers" in words
 
 

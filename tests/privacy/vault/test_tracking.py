@@ -30,7 +30,6 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
-from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault import steps
@@ -92,7 +91,7 @@ def test_gradients_and_single_releases_are_shown_as_they_left(tmp_path: Path) ->
     spy = Spy()
     vault = vault_of(tmp_path, spy)
     axis = Axis("rewards", 0, (-10.0, 0.0, 10.0))
-    once = Once(mechanism=NoisyHistogram(name="bins", axes=(axis,), noise_multiplier=1.0))
+    once = NoisyHistogram(name="bins", axes=(axis,), noise_multiplier=1.0)
     run = vault.reserve(priced(vault, steps=2, noise_multiplier=2.0, once=(once,)))
     gradient = vault.noisy_gradient(run, "sum", [torch.nn.Linear(1, 1)], Regression())
     bins = vault.release_once(run, "bins")

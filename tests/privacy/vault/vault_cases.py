@@ -15,7 +15,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
-from tacit.privacy.mechanisms.sums import Once, PoissonSum
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.plan import PrivatePlan
@@ -42,7 +42,7 @@ class SumPlan(PrivatePlan):
     clip_norm: float = 1.0
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
-    once: tuple[Once, ...] = ()
+    once: tuple[Part, ...] = ()
 
     def parts(self) -> tuple[Part, ...]:
         return (

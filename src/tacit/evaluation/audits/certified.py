@@ -26,7 +26,7 @@ from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_d
 from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, with_noise
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.mechanisms.base import Sum
-from tacit.privacy.mechanisms.kinds import part_of, sums_of
+from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 
@@ -59,7 +59,7 @@ def of_certificate(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
     certificate = Certificate.from_json(record)
     unit = Unit(certificate.unit["name"], certificate.unit["relation"], certificate.unit["population"])
     parts = [part_of(stated) for stated in certificate.parts]
-    sums = sums_of(parts)
+    sums = tuple(part for part in parts if isinstance(part, Sum))
     left = tuple(part.name for part in parts if part not in sums)
     if not certificate.private or not sums:
         what = "it promises nothing" if not certificate.private else "none of its parts is a noisy sum"

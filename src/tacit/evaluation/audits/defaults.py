@@ -28,7 +28,7 @@ from tacit.methods.synthesis.baselines import pate_gan_plan
 from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.plan import PART as DENOISER
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS
-from tacit.privacy.mechanisms.sums import Once
+from tacit.privacy.mechanisms.releases import NoisyMaximum
 from tacit.units import Unit
 
 POPULATION = 2**15
@@ -185,8 +185,8 @@ def choice(name: str) -> Case:
     """A choice among candidate policies."""
     candidates = (ope.Candidate(name="a", policy=ope.Behaviour()), ope.Candidate(name="b", policy=ope.Uniform(2)))
 
-    def liked(part: Once) -> Once:
-        return Once(mechanism=dataclasses.replace(part.mechanism, scores=mechanisms.Liking()))  # type: ignore[type-var]
+    def liked(part: NoisyMaximum) -> NoisyMaximum:
+        return dataclasses.replace(part, scores=mechanisms.Liking())
 
     def plan(epsilon: float, delta: float) -> Mechanisms:
         small = ope.Selection(problem=PROBLEM, candidates=candidates, spec=mechanisms.ROWS)

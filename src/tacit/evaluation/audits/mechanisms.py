@@ -25,11 +25,11 @@ from tacit.evaluation.audits.cases import Asked, Floats, Present, Seen, ledgers
 from tacit.evaluation.audits.scoring import ratios
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import Part, calibrated
+from tacit.privacy.mechanisms.base import OwnProof, Part, Proved, calibrated
 from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals
 from tacit.privacy.mechanisms.releases import Axis
-from tacit.privacy.mechanisms.sums import Once, PoissonSum
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
@@ -74,9 +74,7 @@ def with_noise(plan: Mechanisms, factor: float) -> Mechanisms:
 
 
 def _with_noise(part: Any, factor: float) -> Any:
-    if isinstance(part, Once):
-        return Once(mechanism=_costlier(part.mechanism, factor))
-    if isinstance(part, AboveThreshold):
+    if isinstance(part, Proved | OwnProof | AboveThreshold):
         return _costlier(part, factor)
     if isinstance(part, Selection):
         return dataclasses.replace(part, candidates=tuple(_noisier(plan, factor) for plan in part.candidates))

@@ -14,6 +14,7 @@ from tacit.errors import DataError, FileError, TacitError
 from tacit.evaluation.report.charts import number
 from tacit.methods import METHODS, load
 from tacit.parameters import parameters
+from tacit.privacy import sentences
 
 Certified = Mapping[str, Any]
 """A certificate as `Certificate.to_json()` gives it, verified by the caller."""
@@ -216,9 +217,9 @@ def limits(
     covered: bool = True,
 ) -> Section:
     """The section of what the certificate assumes, and of what its promise does and does not cover."""
-    lists = [Notes("Covered by the promise", certificate["covered"], plain=True)] if covered else []
-    lists.append(Notes("Assumed", certificate["assumptions"], plain=True))
-    lists.append(Notes("Not covered by the promise", certificate["not_covered"]))
+    lists = [Notes("Covered by the promise", sentences.lines(certificate, "covered"), plain=True)] if covered else []
+    lists.append(Notes("Assumed", sentences.lines(certificate, "assumptions"), plain=True))
+    lists.append(Notes("Not covered by the promise", sentences.lines(certificate, "not_covered")))
     return Section(title, grid(lists, wide=not covered), lead, id)
 
 

@@ -32,6 +32,7 @@ from tacit.evaluation.report.blocks import (
     tabled,
 )
 from tacit.evaluation.report.charts import WIDTH, Array, Axis, canvas, fmt, markup, number
+from tacit.privacy import sentences
 
 TIMES = (8, 17, 26, 38)
 """Slots that the picture shows: 04:00, 08:30, 13:00 and 19:00."""
@@ -191,7 +192,7 @@ def unusable(certificate: Certified, advice: Sequence[MapAdvice]) -> list[str]:
     """What the noise forbids: the certificate's own words first, then the advice on maps."""
     notes = [
         line.removeprefix(_UNUSABLE)
-        for line in map(str, certificate.get("not_protected", ()))
+        for line in sentences.lines(certificate, "not_protected")
         if line.startswith(_UNUSABLE)
     ]
     lines = [line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".") for line in notes]

@@ -18,9 +18,9 @@ from tacit.evaluation.audits.findings import WAYS, Audited
 from tacit.evaluation.report import charts
 from tacit.evaluation.report.blocks import Banner, Block, Chart, Facts, Notes, Report, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import Axis, Line, number, upward
+from tacit.privacy import sentences
 from tacit.privacy.certificate import markdown
-from tacit.privacy.certificate.markdown import besides
-from tacit.privacy.mechanisms.kinds import Selection
+from tacit.privacy.mechanisms.kinds import Selection, part_of
 
 WEAK = 90.0
 """A best attack that catches so many per cent of true cases is called out as a weak promise."""
@@ -70,7 +70,7 @@ def render(report: Report, audits: Sequence[Audited] = ()) -> str:
 def _banners(report: Report, private: bool) -> list[Banner]:
     banners = []
     if not private:
-        reasons = "; ".join(str(reason) for reason in _field(report.certificate, "reasons"))
+        reasons = "; ".join(sentences.reasons(report.certificate))
         banners.append(Banner("Not private.", f"Do not publish this release: {reasons}.", "broken"))
     if report.simulated:
         text = "The protected rows come from a simulator and no person is in them"
@@ -82,10 +82,10 @@ def _banners(report: Report, private: bool) -> list[Banner]:
 def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     """The promise in one sentence and its figures, and what it means."""
     unit = _field(certificate, "unit")
-    name, words, population = str(unit["name"]), str(unit["words"]), int(unit["population"])
+    name, words, population = str(unit["name"]), sentences.who(certificate), int(unit["population"])
     epsilon, delta, total = (_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
-    apart = besides(certificate)
+    apart = sentences.besides(logs=sentences.publishes_logs(certificate))
     suffix = "'s policy" if apart else ""
     stated = {name: _field(certificate, name) for name in ("epsilon", "delta", "mu", "mu_range", "profile")}
     share, alarms = markdown.caught(stated), f"{100 * markdown.FALSE_ALARMS:g}"
@@ -121,7 +121,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     gain = Chart("What an attacker can gain", "the most that any test catches; dotted: blind guessing", trade)
     method, weakly = certificate.get("method", ""), ", but only weakly," if share >= WEAK else ""
     hero: list[Block] = [Text([method], "method")] if method else []
-    hero += [Text([knowledge, _field(certificate, "sentence")], "details"), Facts(figures)]
+    hero += [Text([knowledge, sentences.promise(certificate)], "details"), Facts(figures)]
     title = f"This release limits{weakly} how well anyone can tell {words}."
     return (
         Section(title, hero, hero="The promise", eyebrow="The promise"),
@@ -131,7 +131,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
 
 def _broken(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     """A promise that does not hold has neither figures nor charts."""
-    title = f"This release limits how well anyone can tell {_field(certificate, 'unit')['words']}."
+    title = f"This release limits how well anyone can tell {sentences.who(certificate)}."
     method, eyebrow = certificate.get("method", ""), "What was claimed, and does not hold"
     hero = [Text([method], "method")] if method else []
     words = "Nothing can be promised: a condition of the proof was broken, and the certificate below says which."
@@ -139,7 +139,7 @@ def _broken(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
 
 
 def _meaning(certificate: Mapping[str, Any], words: Sequence[str], drawings: Sequence[Block]) -> Section:
-    unprotected = _field(certificate, "not_protected")
+    unprotected = sentences.lines(certificate, "not_protected") if _field(certificate, "not_protected") else []
     limits = [Notes("Not protected", unprotected)] if unprotected else []
     return Section("What that means", (Text(words), *grid([*drawings, *limits])), id="meaning")
 
@@ -192,12 +192,14 @@ def _audited(audits: Sequence[Audited]) -> Section:
 
 def _steps(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """How often each part of the mechanism read the records, where that is no secret."""
-    parts = [part for part in certificate.get("parts", ()) if "steps" in part]
-    if any(part["kind"] == Selection.kind for part in parts):
-        return tuple(("Private runs", Selection.from_certified(part).how_often) for part in parts)
+    parts = certificate.get("parts", ())
+    selections = [part_of(part) for part in parts if part["kind"] == "selection"]
+    if selections:
+        return tuple(("Private runs", part.how_often) for part in selections if isinstance(part, Selection))
+    asked = [part for part in parts if "steps" in part]
     return tuple(
-        (f"Private steps, {part['name']}" if len(parts) > 1 else "Private steps", f"{part['steps']:,}")
-        for part in parts
+        (f"Private steps, {part['name']}" if len(asked) > 1 else "Private steps", f"{part['steps']:,}")
+        for part in asked
     )
 
 

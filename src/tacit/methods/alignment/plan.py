@@ -12,9 +12,9 @@ from tacit.agents.language.models import Writer
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 from tacit.validation import check, positive, whole
@@ -190,30 +190,17 @@ class AlignmentPlan(plans.PrivatePlan):
         )
 
     def label(self) -> Label:
-        """The certificate's words."""
-        name = "person" if self.promise is None else self.unit.name
-        values = (
-            "a public reward model, by its SHA-256"
-            if self.feedback == "model"
-            else f"each {name}'s own feedback, clipped to public bounds"
-        )
+        """The certificate's statements."""
+        named = {"base": self.base or "unnamed", "vocabulary": self.words or "unnamed", "prefix": self.prefix}
         return Label(
             covered=(
-                f"the parameters of the adapter after all {self.rounds:,} round(s), and all that is computed from them",
-                f"everything of one {name}: at most {self.prompts:,} prompt(s), their {self.completions:,} completions "
-                "each and what these are worth enter as one contribution under one clip",
+                clause("adapter", rounds=self.rounds),
+                clause("prompts", prompts=self.prompts, completions=self.completions),
             ),
             not_covered=(
-                f"what is public, by its SHA-256 or as it stands: base model {self.base or 'unnamed'}, reward model "
-                f"{self.reward or 'none'}, vocabulary {self.words or 'unnamed'}, and the words {self.prefix!r}",
-                "the choice of hyper-parameters: it must have been made without looking at these texts",
-                f"the completions that a {name} sees: they are a function of own prompts and of the adapter",
-                "whatever the curator computes from the texts outside the vault (see the ledger's notes)",
+                clause("models_public", reward=self.reward or "none", **named),
+                *(clause("hyperparameters"), clause("completions_seen"), clause("curator")),
             ),
-            not_protected=(
-                "what is true of the population rather than of one person",
-                "everybody whose texts the base model, the reward model or the vocabulary were made from",
-                f"several {name}s that belong to one person, where ids do not show it",
-            ),
-            assumptions=(f"completions are valued by {values}; a {name}'s feedback depends on no other {name}'s",),
+            not_protected=(clause("population"), clause("texts_behind"), clause("several_ids")),
+            assumptions=(clause("valued_by_model" if self.feedback == "model" else "valued_by_feedback"),),
         )

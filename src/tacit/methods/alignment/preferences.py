@@ -31,8 +31,8 @@ from tacit.methods.alignment.people import TOGETHER, ReleasedSteering
 from tacit.methods.alignment.steered import Steered
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.units import UnitKey
@@ -111,24 +111,12 @@ class PreferencePlan(plans.PrivatePlan):
         )
 
     def label(self) -> Label:
-        """The certificate's words."""
-        name = "person" if self.promise is None else self.unit.name
+        """The certificate's statements."""
+        named = {"base": self.base or "unnamed", "vocabulary": self.words or "unnamed", "prefix": self.prefix}
         return Label(
-            covered=(
-                f"the parameters of the adapter after all {self.rounds:,} round(s), and all that is computed from them",
-                f"everything of one {name}: at most {self.pairs:,} pair(s) enter every sum under one clip",
-            ),
-            not_covered=(
-                f"what is public, by its SHA-256 or as it stands: base model {self.base or 'unnamed'}, vocabulary "
-                f"{self.words or 'unnamed'}, and the words {self.prefix!r}",
-                "the choice of hyper-parameters: it must have been made without looking at these pairs",
-                "whatever the curator computes from the pairs outside the vault (see the ledger's notes)",
-            ),
-            not_protected=(
-                "what is true of the population rather than of one person",
-                "everybody whose texts the base model or the vocabulary were made from",
-                f"several {name}s that belong to one person, where ids do not show it",
-            ),
+            covered=(clause("adapter", rounds=self.rounds), clause("pairs", pairs=self.pairs)),
+            not_covered=(clause("models_public", reward="none", **named), clause("hyperparameters"), clause("curator")),
+            not_protected=(clause("population"), clause("texts_behind"), clause("several_ids")),
         )
 
 

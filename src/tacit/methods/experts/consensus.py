@@ -22,10 +22,10 @@ from tacit.methods.experts.learned import label
 from tacit.parameters import Option
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, SelfComposedEvent
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.serialization import Kinds
 from tacit.units import Promise, Unit, check_delta
@@ -193,21 +193,13 @@ class Consensus(plans.PrivatePlan):
         return tuple(stages)
 
     def label(self) -> Label:
-        """The certificate's words."""
-        name, clones = "expert" if self.promise is None else self.unit.name, self.clone is not None
-        noisy = f"the noisy mean gradients of all {self.private_steps:,} noisy steps"
-        played = "played in a public simulator by the clone" if clones else "copied from the log"
-        drawn = f"{played} of one {name} drawn by chance"
-        prefixes = f"the released beginnings of {self.trajectories:,} trajectories, each {drawn}"
-        covered = ", and ".join([prefixes] * self.asks + [noisy] * (self.private_steps > 0))
-        summed = "what is drawn of its rows enters each noisy mean gradient as one bounded contribution"
-        cloned = "its rows make one clone, which may be drawn, and counts for at most one wherever a prefix is cut"
-        usual = label(self, covered, counts="; ".join([cloned] * self.asks + [summed] * (self.private_steps > 0)))
-        if not self.asks or clones:
-            return usual
-        return replace(
-            usual, covered=(usual.covered[0], f"which policy each {name} follows, and whether it is one of them")
-        )
+        """The certificate's statements."""
+        asked, clones = self.asks > 0, self.clone is not None
+        prefixes = clause("prefixes_of_clones" if clones else "prefixes_of_logs", trajectories=self.trajectories)
+        noisy = [clause("mean_gradients", steps=self.private_steps)] if self.private_steps else []
+        cloned, summed = clause("expert_cloned"), [clause("expert_summed")] * bool(noisy)
+        of_one = [cloned, *summed] if clones else [clause("expert_policy")]
+        return label(*[prefixes] * asked, *noisy, *(of_one if asked else summed))
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Consensus:
         """The plan that keeps (epsilon, delta) for this unit: thresholds first, then the least noise of both stages.

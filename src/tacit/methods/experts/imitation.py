@@ -32,10 +32,10 @@ from tacit.methods.experts.clones import spread
 from tacit.methods.experts.learned import Learned, ReturnWeight, label
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Summary
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
@@ -184,9 +184,9 @@ class ReturnWeighted(plans.PrivatePlan):
         return (part(INPUTS, 1, 1.0, self.share), steps) if self.share else (steps,)
 
     def label(self) -> Label:
-        """The certificate's words."""
-        covered = f"the noisy mean gradients of all {self.steps:,} steps"
-        return label(self, covered + (", and the noisy second moments of what the experts saw" if self.share else ""))
+        """The certificate's statements."""
+        moments = [clause("second_moments")] if self.share else []
+        return label(clause("mean_gradients", steps=self.steps), *moments, clause("expert_summed"))
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tacit.agents.policies import Acting, Float32, Policy
 from tacit.agents.policy_files import FeedForward
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.sentences import Clause, Label, clause
 from tacit.validation import check
 
 if TYPE_CHECKING:
@@ -29,26 +29,12 @@ SUMS = "what is read of its rows enters each noisy sum as one bounded contributi
 """How one expert counts where noisy sums are all that is released."""
 
 
-def label(plan: Plan, covered: str, *, counts: str = SUMS, public: tuple[str, ...] = ()) -> Label:
+def label(*covered: Clause, public: tuple[Clause, ...] = ()) -> Label:
     """The label of a release that reads experts' own logs."""
-    name = "expert" if plan.promise is None else plan.unit.name
     return Label(
-        covered=(
-            f"{covered}, and everything computed from it",
-            f"everything of one {name}: {counts}, so that its decisions, what it met with and its returns are all "
-            "covered",
-        ),
-        not_covered=(
-            "the choice of hyper-parameters: it must have been made without looking at these records",
-            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-            *(f"{what} (declared public by the user, not checked here)" for what in public),
-        ),
-        not_protected=(
-            f"what most {name}s have in common: it is what is released",
-            f"others who are in the rows of many {name}s, such as a patient who saw several of them",
-            f"several {name}s who are one person, where ids do not show it",
-            "every public parameter of the plan",
-        ),
+        covered=covered,
+        not_covered=(clause("hyperparameters"), clause("curator"), *public),
+        not_protected=(clause("common"), clause("others_in_rows"), clause("several_ids"), clause("public_parameters")),
     )
 
 

@@ -30,9 +30,9 @@ from tacit.methods.experts.clones import Clone, Fit, LinearClone, MlpClone, fit_
 from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight, label
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import World
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
@@ -99,11 +99,11 @@ class Votes(plans.PrivatePlan):
         return (part,)
 
     def label(self) -> Label:
-        """The certificate's words."""
-        public: tuple[str, ...] = () if isinstance(self.anchors, Uniform) else ("the anchors",)
-        public += ("the world in which later anchors were found",) if self.rounds > 1 else ()
+        """The certificate's statements."""
+        public = [] if isinstance(self.anchors, Uniform) else [clause("anchors_public")]
+        public += [clause("world_public")] if self.rounds > 1 else []
         states = self.rounds * self.anchors.count
-        return label(self, f"the noisy votes of all clones at {states:,} public states", public=public)
+        return label(clause("expert_votes", states=states), clause("expert_summed"), public=tuple(public))
 
 
 @dataclass(frozen=True)

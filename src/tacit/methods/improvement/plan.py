@@ -23,8 +23,8 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault.origins import MOST_LEVEL
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.validation import check, positive
@@ -189,44 +189,21 @@ class ImprovementPlan(PrivatePlan):
             "sampling adds to it."
         )
 
-    def label(self, circumstances: tuple[str, ...] = ()) -> Label:
-        """The words of the certificate."""
+    def label(self, circumstances: tuple[Clause, ...] = ()) -> Label:
+        """The statements of the certificate."""
+        # A unit with several courses is weighed by each course's own decisions alone.
+        several = [clause("courses_apart")] if self.problem.episodes_per_unit > 1 else []
         return Label(
-            covered=(
-                "two noisy sums over one half of the units, which teaches: means and spreads of columns and rewards, "
-                "and products of features with changes and rewards",
-                "one noisy sum over the other half, which judges: clipped weighted returns",
-                "everything computed from them: the policy, the clone, the statement and the report",
-            ),
-            not_covered=(
-                "the choice of columns, memory and other settings: it must have been made without looking at the "
-                "private records",
-                "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-            ),
-            not_protected=(
-                "what is true of the population rather than of one unit, such as which action suits which patient",
-                "that these records were used at all, and every public parameter of the plan",
-                "several units that belong to one person, where the declared unit is less than a person",
-            ),
+            covered=(clause("teaching_sums"), clause("judging_sum"), clause("from_sums")),
+            not_covered=(clause("hyperparameters"), clause("curator")),
+            not_protected=(clause("population_actions"), clause("records_used"), clause("less_than_person")),
             assumptions=(
                 *circumstances,
-                "the logged propensities are the true probabilities of the logged actions (for the statement, not for "
-                "the promise of privacy)",
-                "columns, memory and settings were chosen without anything that the judging half taught (for the "
-                "statement)",
-                *self._courses(),
-                "the value of the policy when it decides every visit is not proven: the statement is about following "
-                f"it in up to {100 * self.advice:.3g} % of the visits",
+                clause("propensities_stated"),
+                clause("settings_chosen"),
+                *several,
+                clause("advice_alone", share=100 * self.advice),
             ),
-        )
-
-    def _courses(self) -> tuple[str, ...]:
-        """What the statement takes for granted of units with several courses."""
-        if self.problem.episodes_per_unit == 1:
-            return ()
-        return (
-            "how many courses a unit has, and how its later ones begin, does not depend on what was decided in its "
-            "earlier ones (for the statement, which weighs each course by its own decisions alone)",
         )
 
     def require(self, spec: PublicSpec) -> None:

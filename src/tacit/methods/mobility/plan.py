@@ -19,10 +19,10 @@ from tacit.methods.mobility.moves import MOVES_PART, Weights
 from tacit.methods.mobility.places import JUMPS, STARTS
 from tacit.methods.mobility.simulator import Layout
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.mechanisms.device_sums import DeviceSum, sum_over_all
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, Label, clause, say
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -30,58 +30,37 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
 
-Lines = tuple[str, ...]
+Lines = tuple[Clause, ...]
 
-UNUSABLE = "NOT TO BE USED"
-"""How a certificate begins what its simulator must not be used for."""
 FEW = 100
 """Below so many people for each unit of noise, maps of where trips go are not to be used."""
 
 
 def few(unit: Unit | None, noise_multiplier: float | None, noise: str = "server", floor: int | None = None) -> Lines:
-    """A line for the certificate, or none."""
+    """A clause for the certificate, or none."""
     # floor: of the answers, for shared noise, None is nine in ten
     if unit is None:
         return ()
     shares = {"server": 1.0, "shared": unit.size / (floor or 0.9 * unit.size), "device": float(unit.size)}[noise]
     if (noise_multiplier or 0.0) * math.sqrt(shares) * FEW <= unit.size:
         return ()
-    return (
-        f"{UNUSABLE}: maps, origin-destination tables and visits by time of day. {unit.size:,} {unit.name}s at "
-        "this noise tell how people move, not where: starts and trips are spread over blocks by the noise",
-    )
+    return (clause("few_people", people=unit.size),)
 
 
-def forbidden(certificate: Mapping[str, Any]) -> Lines:
+def forbidden(certificate: Mapping[str, Any]) -> tuple[str, ...]:
     """What a simulator must not be used for, as its certificate (JSON) says it."""
-    return tuple(line for line in certificate["not_protected"] if line.startswith(UNUSABLE))
+    few = (one for one in certificate["not_protected"] if one["code"] == "few_people")
+    return tuple(say(one, certificate["unit"]["name"]) for one in few)
 
 
 def label(
-    name: str,
-    covered: Lines,
-    *,
-    not_covered: Lines = (),
-    others: Lines = (),
-    public: str = "every public parameter of the plan, and the grid",
-    cautions: Lines = (),
-    assumptions: Lines = (),
+    covered: Lines, *, not_covered: Lines = (), others: Lines = (), cautions: Lines = (), assumptions: Lines = ()
 ) -> Label:
     """The label of a simulator: what every method says, and what a plan says itself."""
     return Label(
         covered=covered,
-        not_covered=(
-            "the choice of hyper-parameters: it must have been made without looking at these records",
-            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-            *not_covered,
-        ),
-        not_protected=(
-            f"what most {name}s have in common: it is what is released",
-            *others,
-            f"several {name}s who are one person, where ids do not show it",
-            public,
-            *cautions,
-        ),
+        not_covered=(clause("hyperparameters"), clause("curator"), *not_covered),
+        not_protected=(clause("common"), *others, clause("several_ids"), clause("grid_parameters"), *cautions),
         assumptions=assumptions,
     )
 
@@ -127,7 +106,6 @@ LAYOUTS = (
 STATES, STATES_CORRECTED = 1.5, 0.25
 """The K rule: most buckets over the signal-to-noise ratio of the release, which is clip over the noise of the mean; the
 second for layouts of more than `matching.FINE` buckets, whose table is corrected along coarse groups alone."""
-_UNIFORM = "where days begin: uniform in the declared box or grid, nothing of it is released"
 _CLIPS = {MOVES_PART: moves.CLIP, STARTS: places.CLIP, JUMPS: places.CLIP}
 
 
@@ -237,25 +215,19 @@ class OneShotPlan(plans.PrivatePlan):
         return plans.account(self, unit=unit, delta=delta)._with_layout()
 
     def label(self) -> Label:
-        """The words of the certificate of a calibrated or priced plan."""
-        name = "person" if self.promise is None else self.unit.name
-        sums = ", ".join(part.name for part in self.parts())
-        declared = f"the box {self.box}, which is declared to hold nearly all homes"
+        """The clauses of the certificate of a calibrated or priced plan."""
+        box = "" if self.box is None else str(self.box)
         return label(
-            name,
             (
-                f"one noisy sum each over every {name} ({sums}), the simulator that is fitted to them, and every day "
-                "that is generated with it",
-                f"everything of one {name}: the first {self.days:,} days, homes and first cells of days included, "
-                "enter each sum as one bounded contribution",
+                clause("sums_over_all", parts=", ".join(part.name for part in self.parts())),
+                clause("first_days", days=self.days),
             ),
             not_covered=(
-                "the public grid, and the rules by which days were made of points",
-                *((f"{declared} (declared public by the user, not checked here)",) if self.box else ()),
-                *(() if self.shares.starts else (_UNIFORM,)),
+                clause("grid_public"),
+                *([clause("box_declared", box=box)] if self.box else []),
+                *([] if self.shares.starts else [clause("starts_uniform")]),
             ),
-            others=(f"others who are in the days of many {name}s, such as a place that all of them visit",),
-            public="every public parameter of the plan",
+            others=(clause("others_in_days"),),
             cautions=few(self.unit if self.promise else None, self.noise_multiplier, self.noise, self.floor),
         )
 

@@ -31,22 +31,22 @@ from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.targets import (
     BehaviourPolicy,
     declared_before,
+    described,
     origin_of,
     resolve,
     resolve_behaviour,
-    words,
 )
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.ledger.folds import FOLDS, Fold, folds_of
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
-from tacit.privacy.mechanisms.base import Part, certified_parts
+from tacit.privacy.mechanisms.base import Part, certified
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.origins import MOST_LEVEL, Origin, Standing, digest, standing, teachers
 from tacit.privacy.vault.vault import Vault
-from tacit.serialization import LATER
+from tacit.serialization import OPTIONAL
 from tacit.validation import check
 
 SCORES = "scores"
@@ -70,8 +70,8 @@ class Estimator(plans.PrivatePlan, ABC):
 
     @property
     @abstractmethod
-    def covered(self) -> str:
-        """What the plan releases, in the certificate's words."""
+    def covered(self) -> tuple[Clause, ...]:
+        """What the plan releases, for the certificate."""
 
     @abstractmethod
     def parts(self) -> tuple[Part, ...]:
@@ -81,9 +81,9 @@ class Estimator(plans.PrivatePlan, ABC):
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """Evaluate the target through the run's parts; `behaviour` is None where logged propensities are used."""
 
-    def label(self, circumstances: Sequence[str] = ()) -> Label:
-        """The certificate's words (see `label`)."""
-        return label(self.covered, circumstances)
+    def label(self, circumstances: Sequence[Clause] = ()) -> Label:
+        """The certificate's statements (see `label`)."""
+        return label(*self.covered, circumstances=circumstances)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse what the method cannot evaluate.
@@ -103,7 +103,7 @@ class Estimator(plans.PrivatePlan, ABC):
     @property
     def judges(self) -> frozenset[Fold]:
         """The folds that its interval is from: those of the scores, of which any method's interval is made."""
-        parts = certified_parts([part for part in self.parts() if part.name == SCORES] or self.parts())
+        parts = certified([part for part in self.parts() if part.name == SCORES] or self.parts())
         return folds_of(parts) or frozenset(FOLDS)
 
     @property
@@ -123,14 +123,14 @@ class GaussianEstimator(Estimator, ABC):
 
     level: float = 0.95
     """nominal coverage of the interval."""
-    fold: Fold | None = field(default=None, metadata=LATER)
+    fold: Fold | None = field(default=None, metadata=OPTIONAL)
     """over which half of the units all of its sums are, None for everybody. Where a fold taught the policy, `fit` takes
     the other one."""
-    behaviour_model: BehaviourModel | None = field(default=None, metadata=LATER)
+    behaviour_model: BehaviourModel | None = field(default=None, metadata=OPTIONAL)
     """a private model of the behaviour policy in place of logged propensities, within the plan's own budget."""
     target: str | None = None
     """a digest of the evaluated policy and the known behaviour, filled in by `fit`."""
-    origin: Origin | None = field(default=None, metadata=LATER)
+    origin: Origin | None = field(default=None, metadata=OPTIONAL)
     """where the evaluated policy comes from, as its certificate says or as it is declared; filled in by `fit`."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
@@ -174,13 +174,13 @@ class GaussianEstimator(Estimator, ABC):
         """See `Estimator`."""
         return self.behaviour_model
 
-    def label(self, circumstances: Sequence[str] = ()) -> Label:
+    def label(self, circumstances: Sequence[Clause] = ()) -> Label:
         """See `Estimator`; with a model, what it adds to the sums and takes from the interval."""
         own, model = super().label(circumstances), self.behaviour_model
         if model is None:
             return own
         return dataclasses.replace(
-            own, covered=(model.covered, *own.covered), assumptions=(*own.assumptions, model.assumption)
+            own, covered=(*model.covered, *own.covered), assumptions=(*own.assumptions, model.assumption)
         )
 
     def __str__(self) -> str:
@@ -249,9 +249,9 @@ def fit(
     if evaluation.value is not None and evaluation.interval is not None:
         evaluation = dataclasses.replace(evaluation, value=evaluation.interval.nearest(evaluation.value))
     own = [plan.basis] if isinstance(plan.basis, Custom) else []
-    features = [f"the features {basis.function} were fixed without these records" for basis in own]
+    features = [clause("features_fixed", words=basis.function) for basis in own]
     rests = () if model else propensities(target, behaviour_policy, logged=vault.spec.propensities)
-    circumstances = (f"evaluated: {words(policy, origin, vault.ledger)}", *rests, *features)
+    circumstances = (clause("evaluated", **described(policy, origin, vault.ledger)), *rests, *features)
     return vault.release(run, evaluation, label=plan.label(circumstances))
 
 
@@ -313,34 +313,21 @@ def behaviour_used(
     return resolve_behaviour(target, behaviour, vault, needed=plan.weighs)
 
 
-def label(covered: str, circumstances: Sequence[str] = ()) -> Label:
-    """The words of an evaluation's certificate."""
+def label(*covered: Clause, circumstances: Sequence[Clause] = ()) -> Label:
+    """The statements of an evaluation's certificate."""
     return Label(
-        covered=(covered, "everything computed from the evaluation: its value, interval, value function and report"),
-        not_covered=(
-            "the choice of hyper-parameters: it must have been made without looking at the private records",
-            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-        ),
-        not_protected=(
-            "what is true of the population rather than of one unit, such as how good the policy is",
-            "the evaluated policy, that these records were used at all, and every public parameter of the plan",
-            "several units that belong to one person, where the declared unit is less than a person",
-        ),
-        assumptions=(
-            *circumstances,
-            "no episode's discounted return lies outside the public range (for the value and the interval, not for "
-            "the promise of privacy)",
-        ),
+        covered=(*covered, clause("from_evaluation")),
+        not_covered=(clause("hyperparameters"), clause("curator")),
+        not_protected=(clause("population_value"), clause("evaluated_policy"), clause("less_than_person")),
+        assumptions=(*circumstances, clause("returns_in_range")),
     )
 
 
-def propensities(target: Target, behaviour: DiscretePolicy | None, *, logged: bool) -> tuple[str, ...]:
+def propensities(target: Target, behaviour: DiscretePolicy | None, *, logged: bool) -> tuple[Clause, ...]:
     """What importance ratios rest on, for a certificate."""
     # behaviour: the known behaviour policy, or None
     if isinstance(target, Behaviour):
         return ()
     if behaviour is not None:
-        return (f"the behaviour policy is {words(behaviour)}, and made the records",)
-    if not logged:
-        return ("the records have no propensities: no ratios were used, and the value has no interval",)
-    return ("the logged propensities are the true probabilities of the logged actions",)
+        return (clause("behaviour_known", **described(behaviour)),)
+    return (clause("propensities_true" if logged else "no_propensities"),)

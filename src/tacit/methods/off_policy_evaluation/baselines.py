@@ -22,9 +22,11 @@ from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats, encoded
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.parameters import Option
+from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Constants, RegularisedLoss, Visits, WeightedStates
-from tacit.privacy.mechanisms.sums import Once, PoissonSum
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
@@ -70,14 +72,14 @@ class FirstVisits(Estimator, ABC):
     def mechanism(self) -> WeightedStates | RegularisedLoss:
         """The release, for this plan's unit, epsilon and delta."""
 
-    def parts(self) -> tuple[Once, ...]:
+    def parts(self) -> tuple[Part, ...]:
         """One release, which pays (epsilon, delta)."""
-        return (Once(mechanism=self.mechanism()),)
+        return (self.mechanism(),)
 
     @property
-    def covered(self) -> str:
+    def covered(self) -> tuple[Clause, ...]:
         """The one release."""
-        return f"one release of {self.method} with noise of smooth sensitivity"
+        return (clause("smooth_release", words=self.method),)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse every policy but the one that made the records: there are no ratios."""
@@ -202,10 +204,9 @@ class SufficientStatistics(GaussianEstimator):
         return self.problem.part(scores.NAME, sigma and sigma / math.sqrt(share)), statistics
 
     @property
-    def covered(self) -> str:
+    def covered(self) -> tuple[Clause, ...]:
         """The statistics, and the scores if there are any."""
-        statistics = "one noisy sum of clipped LSTD statistics"
-        return f"{statistics}, and one of {scores.COVERED}" if self.value_share else statistics
+        return (clause("lstd_sum"), *([clause("scores_sum")] if self.value_share else []))
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V and, with a share for it, the value with an interval."""

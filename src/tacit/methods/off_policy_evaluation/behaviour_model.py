@@ -34,6 +34,7 @@ from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, noise, noisy_mean
 from tacit.methods.off_policy_evaluation.statistics import encoded, gram_of, read_gram, update
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check, whole
@@ -91,20 +92,14 @@ class BehaviourModel:
         return f"A model of the behaviour policy gets {spent}; the interval does not count its error."
 
     @property
-    def covered(self) -> str:
-        """What it releases, in the certificate's words."""
-        return f"{self.rounds + 1} noisy sums for the model of the behaviour policy: a Gram matrix, gradients of logits"
+    def covered(self) -> tuple[Clause, ...]:
+        """What it releases, for the certificate."""
+        return (clause("behaviour_sums", sums=self.rounds + 1),)
 
     @property
-    def assumption(self) -> str:
-        """What the value and its interval rest on, in the certificate's words."""
-        spent = f"{100 * self.share:.3g} % of the budget (1 / sigma^2)"
-        return (
-            f"the behaviour policy is the private model's, fitted to these same records with {spent}, no action's "
-            f"probability below {self.floor:.3g} / actions: the interval is about the mean of the clipped returns as "
-            "the model weighs them, and counts neither the model's error nor what the clip takes (for the value and "
-            "the interval, not for the promise of privacy)"
-        )
+    def assumption(self) -> Clause:
+        """What the value and its interval rest on, for the certificate."""
+        return clause("behaviour_fitted", share=100 * self.share, floor=self.floor)
 
     def parts(self, problem: Problem, noise_multiplier: float | None) -> tuple[PoissonSum, ...]:
         """The Gram matrix and the rounds of gradients.

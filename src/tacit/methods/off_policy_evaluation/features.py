@@ -15,7 +15,7 @@ from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import imported
 from tacit.privacy.vault.invented import invented_rows
-from tacit.serialization import LATER, Kinds
+from tacit.serialization import OPTIONAL, Kinds
 from tacit.validation import check
 
 Float32 = NDArray[np.float32]
@@ -60,7 +60,7 @@ class Fourier:
     high: tuple[float, ...]
     coupled: bool = True
     kind: Literal["fourier"] = field(default="fourier", init=False)
-    labels: tuple[int, ...] | None = field(default=None, metadata=LATER)
+    labels: tuple[int, ...] | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         check("order", self.order, type(self.order) is int and self.order >= 0, "a whole number >= 0")

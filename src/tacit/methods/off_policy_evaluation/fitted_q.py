@@ -57,6 +57,7 @@ from tacit.methods.off_policy_evaluation.scores import (
 from tacit.methods.off_policy_evaluation.statistics import Gram, encoded, read_gram, update, upper
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_probabilities
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check, whole
@@ -349,9 +350,9 @@ class FittedQ(QEstimator):
         super().__post_init__()
 
     @property
-    def covered(self) -> str:
+    def covered(self) -> tuple[Clause, ...]:
         """All of its noisy sums."""
-        return f"{self.regression.rounds + 3} noisy sums: mean returns, a Gram matrix, Bellman residuals, scores"
+        return (clause("fitted_q_sums", sums=self.regression.rounds + 3),)
 
     def sums(self) -> tuple[PoissonSum, ...]:
         """The mean return, the Gram matrix, the rounds of residuals, the scores."""
@@ -416,9 +417,9 @@ class DoublyRobust(QEstimator):
         super().__post_init__()
 
     @property
-    def covered(self) -> str:
+    def covered(self) -> tuple[Clause, ...]:
         """The noisy sums of both halves."""
-        return f"{self.regression.rounds + 2} noisy sums over one fixed half of the units and one over the other"
+        return (clause("half_sums", first=self.regression.rounds + 2),)
 
     def sums(self) -> tuple[PoissonSum, ...]:
         """The Gram matrix and the rounds of residuals on the first half, the scores on the second."""

@@ -34,6 +34,7 @@ from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, St
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import FixedSizeSum
+from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
@@ -138,10 +139,9 @@ class Gpope(GaussianEstimator):
         )
 
     @property
-    def covered(self) -> str:
+    def covered(self) -> tuple[Clause, ...]:
         """The gradients, and the scores if there are any."""
-        steps = f"{self.steps:,} noisy sums of clipped GTD2 directions"
-        return f"{steps}, and one of {scores.COVERED}" if len(self.sums()) > 1 else steps
+        return (clause("gtd_sums", steps=self.steps), *([clause("scores_sum")] if len(self.sums()) > 1 else []))
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: DiscretePolicy | None) -> Evaluation:
         """V and, in the full batch, the value with an interval; the diagnostics hold "step_size" and "clip_norm"."""

@@ -31,6 +31,7 @@ from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_pr
 from tacit.parameters import Option
 from tacit.privacy.ledger.folds import Fold
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -86,7 +87,7 @@ class ImportanceSampling(ScoreEstimator):
 
     method: ClassVar[str] = "off-policy evaluation (importance sampling)"
     source: ClassVar[str] = "Precup, Sutton and Singh (ICML 2000), with the Gaussian mechanism"
-    covered: ClassVar[str] = f"one noisy sum of {scores.COVERED}"
+    covered: ClassVar[tuple[Clause, ...]] = (clause("scores_sum"),)
 
     weighting: Weighting = "wpdis"
     """the off-policy estimate, per-decision importance sampling (`pdis`) or self-normalised (`wpdis`: far less biased
@@ -132,7 +133,7 @@ class Overlap(GaussianEstimator):
 
     method: ClassVar[str] = "overlap with the behaviour policy"
     source: ClassVar[str] = "Kish 1965 and importance ratios, with the Gaussian mechanism"
-    covered: ClassVar[str] = "one noisy sum of binned and clipped weights"
+    covered: ClassVar[tuple[Clause, ...]] = (clause("overlap_sum"),)
 
     edges: tuple[float, ...] = (-4.0, -3.0, -2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 2.0, 3.0, 4.0)
     """increasing bin edges of log10 of the weights; weights beyond fall into the outermost bins."""

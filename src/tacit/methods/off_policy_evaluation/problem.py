@@ -13,7 +13,7 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.features import AnyFeatures
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.serialization import LATER, Json
+from tacit.serialization import OPTIONAL, Json
 from tacit.validation import check, whole
 
 MOST_ROWS = 100_000
@@ -147,7 +147,7 @@ class Evaluation(Json):
     features: AnyFeatures | None = None
     limits: tuple[float, float] | None = None
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
-    standing: str | None = field(default=None, metadata=LATER)
+    standing: str | None = field(default=None, metadata=OPTIONAL)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """V at observations [N, d], or [N] of a discrete space -> [N], within the limits.

@@ -45,6 +45,7 @@ from tacit.methods.off_policy_evaluation.statistics import (
 )
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
@@ -153,9 +154,9 @@ class ResidualRegression(GaussianEstimator):
         )
 
     @property
-    def covered(self) -> str:
+    def covered(self) -> tuple[Clause, ...]:
         """All of its noisy sums."""
-        return f"noisy sums over all units: the returns, one Gram matrix and {self.rounds} rounds of residual returns"
+        return (clause("residual_sums", rounds=self.rounds),)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse a policy that is not of the kind that the plan is for."""

@@ -49,7 +49,6 @@ MODELLED = (
 )
 """What the interval says under a model of the behaviour policy."""
 NAME = "scores"
-COVERED = "clipped returns, of their squares and of the number of units"
 """What the scores' noisy sum is of, in the certificate's words."""
 
 

@@ -16,16 +16,22 @@ from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, DiscretePolicy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import limits, nonnegative
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, policy_in, resolve, resolve_behaviour, words
+from tacit.methods.off_policy_evaluation.targets import (
+    BehaviourPolicy,
+    described,
+    policy_in,
+    resolve,
+    resolve_behaviour,
+)
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
+from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.releases import NoisyMaximum
-from tacit.privacy.mechanisms.sums import Once
+from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.origins import Origin, digest, teachers
 from tacit.privacy.vault.vault import Vault
-from tacit.serialization import LATER
+from tacit.serialization import OPTIONAL
 from tacit.units import Promise, Unit, check_delta
 from tacit.validation import check
 
@@ -53,7 +59,7 @@ class Candidate:
     name: str
     policy: Target | Release[DiscretePolicy]
     ledger: str | None = field(init=False, default=None)
-    origin: Origin | None = field(init=False, default=None, metadata=LATER)
+    origin: Origin | None = field(init=False, default=None, metadata=OPTIONAL)
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -140,7 +146,7 @@ class Selection(plans.PrivatePlan):
         check("candidates", names, len(names) >= 2 and len(set(names)) == len(names), "at least two different names")
         limits(self.problem, self.spec)
 
-    def parts(self) -> tuple[Once, ...]:
+    def parts(self) -> tuple[Part, ...]:
         """One release.
 
         Raises:
@@ -161,16 +167,15 @@ class Selection(plans.PrivatePlan):
             epsilon=self.epsilon,
             rows_per_unit=self.problem.rows_per_unit,
         )
-        return (Once(mechanism=mechanism),)
+        return (mechanism,)
 
-    def label(self, circumstances: Sequence[str] = ()) -> Label:
+    def label(self, circumstances: Sequence[Clause] = ()) -> Label:
         """The certificate's words.
 
         Args:
             circumstances: which policies the candidates are, and on what else that rests.
         """
-        covered = f"one choice among {len(self.candidates)} candidates by their summed clipped returns"
-        return label(covered, circumstances)
+        return label(clause("one_choice", candidates=len(self.candidates)), circumstances=circumstances)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Selection:
         """The plan for this epsilon; `delta` is what the ledger enters for it (the mechanism needs none)."""
@@ -214,13 +219,12 @@ def fit(plan: Selection, vault: Vault) -> Release[Choice]:
         raise exhausted(run, PART)
     index = int(vault.release_once(run, PART)[0, 0])
     names = tuple(candidate.name for candidate in plan.candidates)
-    described = [
-        f"candidate {candidate.name}: "
-        + (words(target) if candidate.ledger is None else "a policy released under this ledger")
+    candidates = [
+        clause("candidate", words=candidate.name, **({"policy": "released"} if candidate.ledger else described(target)))
         for candidate, target in zip(plan.candidates, targets, strict=True)
     ]
     weighted = next((i for i, target in enumerate(targets) if not isinstance(target, Behaviour)), 0)
     rests = propensities(targets[weighted], behaviours[weighted], logged=vault.spec.propensities)
-    circumstances = (*described, *rests)
+    circumstances = (*candidates, *rests)
     value = Choice(index=index, name=names[index], candidates=names)
     return vault.release(run, value, label=plan.label(circumstances))

@@ -148,10 +148,10 @@ def declared_before(
     return [origin for _, origin in found], min((at for at, _ in found), default=None)
 
 
-def words(
+def described(
     policy: Target | Release[DiscretePolicy], origin: Origin | None = None, ledger: Ledger | LedgerView | None = None
-) -> str:
-    """The policy in a few words for a certificate.
+) -> dict[str, Any]:
+    """What a certificate says of a policy: the fields of a clause about it (`sentences.POLICIES`).
 
     Args:
         policy: as it was given.
@@ -159,16 +159,18 @@ def words(
         ledger: of the records; it knows who taught a release.
     """
     if isinstance(policy, Release):
-        who = "" if ledger is None else f", taught by {teacher(teachers(ledger, Origin.of(policy)))}"
-        return f"a policy released under this ledger{who}"
+        return released(policy, ledger)
     if isinstance(policy, Behaviour):
-        return "the policy that made the records"
-    if origin is not None and origin.plans:
-        from_ = f"made from the release{'s' if len(origin.plans) > 1 else ''} {', '.join(origin.plans)} of this ledger"
-    else:
-        from_ = "fixed without these records"
+        return {"policy": "of_the_records"}
+    made = {"plans": ", ".join(origin.plans)} if origin is not None and origin.plans else {}
     if isinstance(policy, Callable):
-        return f"the user's function {policy.function}, {from_} (declared by the user)"
-    declared = " (declared by the user)" if origin is not None else ""
-    public = "" if origin is not None and origin.plans else "public "
-    return f"a {public}{type(policy).__name__} policy over {policy.actions} actions, {from_}{declared}"
+        return {"policy": "function_made" if made else "function", "function": policy.function} | made
+    code = "made" if made else "fixed" if origin is None else "fixed_declared"
+    return {"policy": code, "form": type(policy).__name__, "actions": int(policy.actions)} | made
+
+
+def released(policy: Release[DiscretePolicy], ledger: Ledger | LedgerView | None = None) -> dict[str, Any]:
+    """The same of a release of the ledger."""
+    if ledger is None:
+        return {"policy": "released"}
+    return {"policy": "taught", "teacher": teacher(teachers(ledger, Origin.of(policy)))}

@@ -34,6 +34,7 @@ from tacit.methods.policy_gradient.trust_region import KL
 from tacit.methods.policy_gradient.votes import Votes
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Contribution
+from tacit.privacy.sentences import clause
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.user_vault import Actor, UserVault
 
@@ -118,8 +119,8 @@ def fit(
         if progress is not None:
             progress(k + 1, plan.rounds)
 
-    words = "given by the user" if start is not None else f"drawn with the public seed {seed}"
-    label = plan.label(words) if isinstance(plan, Votes) else plan.label(words, information=information is not None)
+    began = clause("first_given") if start is not None else clause("first_drawn", seed=seed)
+    label = plan.label(began) if isinstance(plan, Votes) else plan.label(began, information=information is not None)
     return vault.release(run, state.learned(), label=label)
 
 

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal, get_args
 
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.fisher import PrivateFisher
-from tacit.methods.policy_gradient.rounds import POLICY, Rounds, words
+from tacit.methods.policy_gradient.rounds import POLICY, Rounds, label
 from tacit.methods.policy_gradient.trust_region import KL, TrustRegion
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 from tacit.validation import check, positive, whole
@@ -237,25 +237,18 @@ class PolicyGradientPlan(Rounds):
             raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
 
-    def label(self, start: str = "{start}", *, information: bool = False) -> Label:
-        """The certificate's words.
+    def label(self, *declared: Clause, information: bool = False) -> Label:
+        """The certificate's statements.
 
         Args:
-            start: what the first parameters were.
+            declared: what the first parameters were.
             information: whether the Fisher information of public records was used.
         """
-        public = ["the critic"] * (self.critic == "public")
-        public += ["the Fisher information of the trust region"] * information
-        declared = (f"{what}: the user's own (declared public by the user, not checked here)" for what in public)
-        label = words(self, start, self.horizon, *declared)
+        public = [clause("public_critic")] * (self.critic == "public") + [clause("public_information")] * information
+        words = label(self, self.horizon, *declared, *public)
         if self.critic != "shared":
-            return label
-        broken = (
-            "anything: epsilon is infinite. The critic is taught by everybody without noise, and every later person's "
-            "contribution depends on it, so that one person's records reach all later policies"
-        )
-        nothing = ("nothing: the parts below are stated, and no part of them is a guarantee",)
-        return replace(label, covered=nothing, not_covered=(broken, *label.not_covered))
+            return words
+        return replace(words, covered=(clause("nothing"),), not_covered=(clause("shared_critic"), *words.not_covered))
 
     @property
     def policy_noise(self) -> float | None:

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.validation import check, positive, whole
 
@@ -97,33 +97,12 @@ class Rounds(plans.PrivatePlan):
         return sigma * sensitivity * correlated.deviation(self.correlation, step, of, self.decay)
 
 
-def words(plan: Rounds, start: str, decisions: int, *public: str) -> Label:
-    """The certificate's words on people who are met."""
-    name = "person" if plan.promise is None else plan.unit.name
-    often = "once" if plan.participations == 1 else f"at most {plan.participations:,} times"
+def label(plan: Rounds, decisions: int, *declared: Clause) -> Label:
+    """The certificate's statements on people who are met."""
+    meeting = clause("meeting", decisions=decisions, participations=plan.participations)
     return Label(
-        covered=(
-            f"all {plan.rounds:,} policies, whether or not the run was interrupted, and everything computed from them",
-            f"everything of one {name}: all rows of a meeting, at most {decisions:,} decisions, enter as one "
-            f"contribution, and a {name} contributes {often}",
-            f"joint privacy: what all other people were served with, taken together, tells no more of a {name} than "
-            "the released policies do, because it is a function of these and of their own records (the billboard "
-            "lemma)",
-        ),
-        not_covered=(
-            f"the first parameters: {start}",
-            "the choice of hyper-parameters: it must have been made without looking at these people's records",
-            f"what a {name} is served with: it is a function of own records, and seen by anyone who sees their actions",
-            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-            *public,
-        ),
-        not_protected=(
-            "what is true of the population rather than of one person",
-            "who came when, to anyone who serves or watches them, and every public parameter of the plan",
-            f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds nothing",
-        ),
-        assumptions=(
-            "a meeting's people do not act on each other, and the actor knows nothing of a person but what was "
-            "released and their own observations",
-        ),
+        covered=(clause("rounds_of_policies", rounds=plan.rounds), meeting, clause("joint_privacy")),
+        not_covered=(clause("hyperparameters"), clause("served_with"), clause("curator"), *declared),
+        not_protected=(clause("population"), clause("who_came"), clause("several_ids_met")),
+        assumptions=(clause("meetings_apart"),),
     )

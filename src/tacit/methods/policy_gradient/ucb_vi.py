@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from tacit.data.spec import Discrete
 from tacit.errors import PlanError
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Rows
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.user_vault import UserVault
@@ -96,32 +96,16 @@ class UcbVi(plans.PrivatePlan):
         )
 
     def label(self) -> Label:
-        """The certificate's words."""
-        name = "person" if self.promise is None else self.unit.name
+        """The certificate's statements."""
         return Label(
             covered=(
-                f"all {self.rounds:,} releases of the counters, and everything computed from them: every policy and "
-                "model",
-                f"everything of one {name}: a whole episode of at most {self.horizon:,} steps, once",
-                f"joint privacy: what all other people were served with, taken together, tells no more of a {name} "
-                "than the counters do (the billboard lemma)",
+                clause("counters", rounds=self.rounds),
+                clause("episode", horizon=self.horizon),
+                clause("joint_privacy_counters"),
             ),
-            not_covered=(
-                "the choice of hyper-parameters: it must have been made without looking at these people's records",
-                f"what a {name} is served with: it is a function of own records, and seen by anyone who sees "
-                "their actions",
-                "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-            ),
-            not_protected=(
-                "what is true of the population rather than of one person",
-                "who came when, to anyone who serves or watches them, and every public parameter of the plan",
-                f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds "
-                "nothing",
-            ),
-            assumptions=(
-                "a meeting's people do not act on each other, and the actor knows nothing of a person but what was "
-                "released and their own observations",
-            ),
+            not_covered=(clause("hyperparameters"), clause("served_with"), clause("curator")),
+            not_protected=(clause("population"), clause("who_came"), clause("several_ids_met")),
+            assumptions=(clause("meetings_apart"),),
         )
 
 

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from tacit.agents.policies import Acting, Float32, Policy
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.rounds import POLICY, Rounds, words
+from tacit.methods.policy_gradient.rounds import POLICY, Rounds, label
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.sentences import Clause, Label, clause
 from tacit.validation import check, positive, whole
 
 Float64 = NDArray[np.float64]
@@ -157,14 +157,13 @@ class Votes(Rounds):
             remedy = "ask for fewer directions, or learn a larger policy"
             raise PlanError(what, where=f"{self.method} plan", expected=expected, remedy=remedy)
 
-    def label(self, start: str = "{start}") -> Label:
-        """The certificate's words.
+    def label(self, *declared: Clause) -> Label:
+        """The certificate's statements.
 
         Args:
-            start: what the first parameters were.
+            declared: what the first parameters were.
         """
-        fixed = f"the directions of the votes: drawn with the public seed {self.seed}, for a round and a place"
-        return words(self, start, self.horizon, fixed)
+        return label(self, self.horizon, *declared, clause("vote_directions", seed=self.seed))
 
     def _at(self, value: int | Ramp, round_: int) -> int:
         if not isinstance(value, Ramp):

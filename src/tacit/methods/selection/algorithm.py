@@ -19,8 +19,8 @@ from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, Law
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.kinds import Selection
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.selection import Attempt, Judge
@@ -77,29 +77,21 @@ class SelectionPlan(plans.PrivatePlan):
         return (Selection(name=PART, candidates=candidates, judge=self.judge, stop=self.stop, law=self.law),)
 
     def label(self) -> Label:
-        """The certificate's words."""
+        """The certificate's statements."""
         starts = {getattr(candidate, "pretraining", None) for candidate in self.candidates} - {None}
-        provenances = {start.provenance for start in starts if start is not None}
-        public = [
-            f"public pre-training: {provenance} (declared by the user, not checked here)"
-            for provenance in sorted(provenances)
-        ]
+        provenances = sorted({start.provenance for start in starts if start is not None})
         return Label(
             covered=(
-                f"all runs of the {len(self.candidates):,} candidates, their judgement, and the choice of the best",
-                "which candidate that was, and its score",
-                "everything sampled, trained or computed from the released value",
+                clause("all_runs", candidates=len(self.candidates)),
+                clause("which_candidate"),
+                clause("from_value"),
             ),
             not_covered=(
-                *public,
-                "the candidates themselves: they must have been chosen without looking at the private records",
-                "whatever the curator computes from the records outside the vault (see the ledger's notes)",
+                *(clause("pretrained", words=provenance) for provenance in provenances),
+                clause("candidates_chosen"),
+                clause("curator"),
             ),
-            not_protected=(
-                f"what is true of the population rather than of one {self.unit.name if self.promise else 'unit'}",
-                "that these records were used at all, by whom, and every public parameter of the plan",
-                "several units that belong to one person, where the declared unit is less than a person",
-            ),
+            not_protected=(clause("population"), clause("records_used"), clause("less_than_person")),
         )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:

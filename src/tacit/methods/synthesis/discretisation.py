@@ -23,6 +23,7 @@ from tacit.errors import DataError
 from tacit.parameters import Option
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.releases import Axis
+from tacit.privacy.sentences import Clause, clause
 from tacit.validation import check
 
 Decoding = Literal["uniform", "center"]
@@ -191,11 +192,9 @@ class Discretisation:
             "truncations": np.zeros(rows, bool),
         }
 
-    def shaped(self) -> tuple[str, ...]:
-        """The certificate's words for what it does not cover: public rows that shaped the bins, if any did."""
-        if not self.provenance:
-            return ()
-        return (f"public rows that shaped the bins: {self.provenance} (declared by the user, not checked here)",)
+    def shaped(self) -> tuple[Clause, ...]:
+        """What the certificate does not cover: public rows that shaped the bins, if any did."""
+        return (clause("bins_shaped", words=self.provenance),) if self.provenance else ()
 
     def _with_ends(self, edges: tuple[float, ...], low: np.float32, high: np.float32) -> tuple[float, ...]:
         """Edges with a bin of their own for values on either bound, if bins stand for ranges."""

@@ -11,11 +11,11 @@ from typing import ClassVar, Literal, get_args
 from tacit.methods.synthesis.raking import PART as HISTOGRAMS
 from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
-from tacit.serialization import LATER
+from tacit.serialization import OPTIONAL
 from tacit.validation import check, fraction, positive, whole
 
 SamplerMethod = Literal["dpm_solver", "heun"]
@@ -158,9 +158,6 @@ class Pretraining:
         optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
 
 
-CHOICES = "the choice of hyper-parameters: it must have been made without looking at the private records"
-BINS = "the bins and all other settings: they must have been chosen without looking at the private records"
-
 Progress = Callable[[int, int], None]
 """Called after each step with (steps done, steps in all), both public."""
 
@@ -183,35 +180,23 @@ class SynthesisPlan(plans.PrivatePlan):
         """Every query of private rows."""
 
     @abstractmethod
-    def label(self, sums: int | None = None) -> Label:
-        """The certificate's words for a release under this plan."""
-        # sums: how many noisy sums of histograms were released, None for all of the plan
+    def label(self) -> Label:
+        """The certificate's clauses."""
 
 
-def label(
-    plan: SynthesisPlan, *, touches: Sequence[str], sampled: str, public: Sequence[str], choices: str = CHOICES
-) -> Label:
-    """The certificate's words, of which all synthesizers have most in common."""
+def label(*touches: Clause, public: Sequence[Clause], choices: str = "hyperparameters") -> Label:
+    """The certificate's clauses, of which all synthesizers have most in common."""
     # touches: of private rows; choices: what was chosen, and must not have been chosen by the private records
     return Label(
-        covered=(*touches, f"{sampled}, and everything trained or computed on the samples"),
-        not_covered=(
-            *public,
-            choices,
-            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-        ),
-        not_protected=(
-            f"what is true of the population rather than of one {plan.unit.name if plan.promise else 'unit'}",
-            "that these records were used at all, by whom, and every public parameter of the plan",
-            "several units that belong to one person, where the declared unit is less than a person",
-        ),
+        covered=(*touches, clause("sampled_rows")),
+        not_covered=(*public, clause(choices), clause("curator")),
+        not_protected=(clause("population"), clause("records_used"), clause("less_than_person")),
     )
 
 
-def pretrained_on(provenance: str | None, networks: str) -> str:
-    """The certificate's words for public pre-training, or for none."""
-    origin = f"none: {networks} began with random weights" if provenance is None else provenance
-    return f"public pre-training: {origin} (declared by the user, not checked here)"
+def pretrained_on(provenance: str | None) -> Clause:
+    """The certificate's clause on public pre-training, or on none."""
+    return clause("not_pretrained") if provenance is None else clause("pretrained", words=provenance)
 
 
 PART = "denoiser"
@@ -287,15 +272,11 @@ class DiffusionPlan(SynthesisPlan):
             return None
         return NoisyHistograms(self.raking, self.parts()[-1], self.unit, values, sums)
 
-    def _labelled(self, sums: int | None, *, touches: Sequence[str], sampled: str, networks: str) -> Label:
-        """The certificate's words for these touches of private rows and for the histograms."""
+    def _labelled(self, *touches: Clause) -> Label:
+        """The certificate's statements for these touches of private rows and for the histograms."""
         raking, provenance = self.raking, None if self.pretraining is None else self.pretraining.provenance
-        return label(
-            self,
-            touches=(*touches, *([] if raking is None else [raking.words(sums)])),
-            sampled=sampled,
-            public=(pretrained_on(provenance, networks), *([] if raking is None else raking.discretisation.shaped())),
-        )
+        histograms, shaped = ((), ()) if raking is None else ((raking.released(),), raking.discretisation.shaped())
+        return label(*touches, *histograms, public=(pretrained_on(provenance), *shaped))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +310,7 @@ class TransitionsPlan(DiffusionPlan):
     in each step, and their gradients, clipped like a unit's, are added to the noisy sum of the units after it has left
     the vault. The units' sampling, clip, noise and public divisor stay as they are, so it costs no privacy. None: the
     units' rows only."""
-    raking: Raking | None = field(default=None, metadata=LATER)
+    raking: Raking | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -438,12 +419,9 @@ class TransitionsPlan(DiffusionPlan):
         )
         return (gradients,) if self.raking is None else (gradients, self.raking.beside(gradients))
 
-    def label(self, sums: int | None = None) -> Label:
-        """The certificate's words (see `SynthesisPlan.label`)."""
-        gradients = f"all {self.steps:,} noisy gradients of fine-tuning, whether or not a run was interrupted"
-        return self._labelled(
-            sums, touches=(gradients,), sampled="everything sampled from the released model", networks="the network"
-        )
+    def label(self) -> Label:
+        """The certificate's statements."""
+        return self._labelled(clause("gradients", steps=self.steps))
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of step `step` (0 .. steps-1): linear warm-up, then cosine to zero or constant."""

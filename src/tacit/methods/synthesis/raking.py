@@ -23,6 +23,7 @@ from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Clause, clause
 from tacit.units import Unit
 from tacit.validation import check, positive, whole
 
@@ -281,10 +282,9 @@ class Raking:
             expected, remedy = "bins of the private data's own public spec", "build it with Raking.of(vault.spec)"
             raise PlanError(what, where="Raking", expected=expected, remedy=remedy)
 
-    def words(self, sums: int | None) -> str:
-        """The certificate's words for what the promise covers, of so many sums that were released (None: all)."""
-        use = "with which sampled rows are weighted to agree" if sums != 0 else "lost in an interruption, so unused"
-        return f"the noisy histograms in {len(self.tables):,} tables, {use}"
+    def released(self) -> Clause:
+        """What the promise covers, for the certificate."""
+        return clause("histograms", tables=len(self.tables))
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -205,7 +205,7 @@ class Training:
 
     def release(self, value: Value) -> Release[Value]:
         """The value with its certificate."""
-        return self._vault.release(self._run, value, label=self._plan.label(len(self._histograms)))
+        return self._vault.release(self._run, value, label=self._plan.label())
 
     def _prefix(self, part: str) -> str:
         """What stands before the names of a part's tensors in a checkpoint."""

@@ -9,11 +9,12 @@ import functools
 import itertools
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar, get_type_hints
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -21,14 +22,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit import notebook
 from tacit.errors import AccountingError, CertificateError, DataError, PlanError
 from tacit.plain_text import escaped
+from tacit.privacy import sentences
 from tacit.privacy.accounting.events import Event
 from tacit.privacy.certificate import canonical
-from tacit.privacy.certificate.canonical import require_shape
 from tacit.privacy.certificate.markdown import DECLARED, markdown
-from tacit.units import Unit
+from tacit.privacy.sentences import Clause, MuRange, clauses
+from tacit.serialization import read, schema_of
+from tacit.units import Relation, Unit
 
 _PACKAGES = ("tacit", "dp-accounting", "numpy", "scipy", "cryptography", "torch")
 _SIGNED = b"tacit certificate, format 1\n"
+_FORMS = {
+    "digest": "[0-9a-f]{64}",
+    "commit": "[0-9a-f]{7,64}",
+    "date": "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
+}
 
 
 @dataclass(frozen=True)
@@ -53,56 +61,133 @@ class Verification:
     declared: Sequence[str] = DECLARED
 
 
+class Price(TypedDict):
+    """Epsilon at a delta."""
+
+    delta: float
+    epsilon: float
+
+
+class OfRelation(TypedDict):
+    """Epsilon under a relation."""
+
+    relation: Relation
+    epsilon: float
+
+
+class Protected(TypedDict):
+    """Whom the promise is made to."""
+
+    name: str
+    relation: Relation
+    population: int
+
+
+class Accountant(TypedDict):
+    """An accountant's figure."""
+
+    role: Literal["upper_bound", "check"]
+    name: str
+    version: str
+    epsilon: float
+
+
+class Charge(TypedDict):
+    """What a ledger was charged for a plan; by `fold` alone, where it is one."""
+
+    plan_id: str
+    method: str
+    epsilon: float
+    delta: float
+    fold: Literal[0, 1] | None
+
+
+class Sum(TypedDict):
+    """All charges of the ledger together, and its budget."""
+
+    epsilon: float
+    delta: float
+    composition: str
+    budget_epsilon: float
+    budget_delta: float
+
+
+class Audit(TypedDict):
+    """An empirical lower bound."""
+
+    lower_bound: float
+    confidence: float
+    method: str
+
+
+class Signature(TypedDict):
+    """Of the digest."""
+
+    algorithm: Literal["Ed25519"]
+    public_key: str
+    value: str
+
+
 @dataclass(frozen=True)
 class Certificate:
     """A privacy label: what was promised, to whom, how it was kept, what is not covered, and how to recompute it.
 
-    The fields are those of `certificate.schema.json`; mappings and sequences inside are read-only. It holds no
-    record, no hash of records, no count of records and no count of burned steps.
+    It holds codes and numbers, of which `sentences` makes what is shown; mappings and sequences inside are read-only.
+    It holds no record, no hash of records, no count of records and no count of burned steps.
 
     Guarantee: after `verify()` the stated epsilon, mu and profile are upper bounds for the stated event, and every
     derived field, the parts and the totals agree with it. The digest guards against accident, a signature whose key the
     reader knows against malice; neither proves that the run happened.
     """
 
-    format: int
+    format: Literal[1]
     tacit_version: str
     private: bool
     void_reason: str | None
-    reasons: Sequence[str]
-    sentence: str
     epsilon: float
     delta: float
     target_epsilon: float | None
     mu: float
-    mu_range: str
-    profile: Sequence[Mapping[str, Any]]
-    relations: Sequence[Mapping[str, Any]]
-    unit: Mapping[str, Any]
-    deployment: Mapping[str, Any]
-    contribution: Sequence[str]
-    parts: Sequence[Mapping[str, Any]]
+    mu_range: MuRange
+    profile: tuple[Price, ...]
+    relations: tuple[OfRelation, ...]
+    unit: Protected
+    parts: tuple[Mapping[str, Any], ...]
     event: Mapping[str, Any]
-    accountants: Sequence[Mapping[str, Any]]
+    accountants: tuple[Accountant, ...]
     method: str
     source: str
     plan_id: str
     plan: Mapping[str, Any]
-    assumptions: Sequence[str]
-    covered: Sequence[str]
-    not_covered: Sequence[str]
-    not_protected: Sequence[str]
-    releases: Sequence[Mapping[str, Any]]
-    total: Mapping[str, Any]
-    audit: Mapping[str, Any] | None
+    assumptions: tuple[Mapping[str, Any], ...]
+    covered: tuple[Mapping[str, Any], ...]
+    not_covered: tuple[Mapping[str, Any], ...]
+    not_protected: tuple[Mapping[str, Any], ...]
+    releases: tuple[Charge, ...]
+    total: Sum
+    audit: Audit | None
     simulated: bool
     ledger_head: str
     dataset_id: str
     commit: str | None
-    versions: Mapping[str, Any]
+    versions: Mapping[str, str]
     date: str
     digest: str
-    signature: Mapping[str, Any] | None
+    signature: Signature | None
+
+    @property
+    def sentence(self) -> str:
+        """The promise, in one sentence."""
+        return sentences.promise(self.to_json())
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why nothing is promised; none where something is."""
+        return sentences.reasons(self.to_json())
+
+    def lines(self, name: str) -> list[str]:
+        """The sentences of "covered", "not_covered", "not_protected" or "assumptions"."""
+        return sentences.lines(self.to_json(), name)
 
     def __str__(self) -> str:
         return self.sentence
@@ -128,10 +213,10 @@ class Certificate:
         void_reason: str | None,
         releases: Sequence[Mapping[str, Any]],
         budget: tuple[float, float],
-        covered: Sequence[str],
-        not_covered: Sequence[str],
-        assumptions: Sequence[str],
-        not_protected: Sequence[str],
+        covered: Sequence[Clause | str],
+        not_covered: Sequence[Clause | str],
+        assumptions: Sequence[Clause | str],
+        not_protected: Sequence[Clause | str],
         composition: str = "sum",
         epsilon_target: float | None = None,
         audit: Mapping[str, Any] | None = None,
@@ -143,18 +228,19 @@ class Certificate:
             method, source: the method's name and the paper it comes from (arXiv number).
             unit: whom the promise is made to.
             event: the mechanism as run; it must be the composition of the parts.
-            parts: for each part what its `certified()` says; `certificate.schema.json` lists the kinds.
+            parts: what `mechanisms.base.certified` states of them.
             delta: below 1 / population.
             plan_id, plan: the plan's identifier (`certificate_json.plan_id`) and its public fields as JSON.
             ledger_head, dataset_id: of the ledger that was charged.
             simulated: whether the records were declared simulated.
             void_reason: why the ledger is void, or None.
-            releases: {plan_id, method, epsilon, delta} as charged, for every plan of the ledger, with the `fold` that
-                pays where it is one; this plan's own charge is added where it is missing.
+            releases: {plan_id, method, epsilon, delta, fold} as charged, for every plan of the ledger; this plan's own
+                charge is added where it is missing.
             budget: the ledger's (epsilon, delta).
             covered, not_covered: data accesses that the promise covers, and that it does not.
             assumptions: beyond the standing ones and those of single parts, which are added.
-            not_protected: what a reader could wrongly believe to be protected; that of single parts is added.
+            not_protected: what a reader could wrongly believe to be protected; that of single parts is added. All four
+                hold statements (`sentences.state`), or lines in a user's own words.
             composition: how the ledger adds plans up: "sum", or words for another filter.
             epsilon_target: what the plan was calibrated for, if anything.
             audit: {lower_bound, confidence, method} of an empirical audit.
@@ -166,29 +252,28 @@ class Certificate:
         """
         from tacit.privacy.accounting.events import event_to_json
         from tacit.privacy.certificate import fields as derive
+        from tacit.privacy.certificate.plan import of_parts
         from tacit.privacy.ledger.folds import alone, folds_of
 
         versions = {name: version for name in _PACKAGES if (version := _version(name))}
+        rebuilt = derive.parts_of(parts)
         primary = {
-            "format": 2,
+            "format": 1,
             "tacit_version": versions["tacit"],
             "void_reason": escaped(void_reason) if void_reason else None,
+            "unit": {"name": unit.name, "relation": unit.relation, "population": unit.size},
             "delta": float(delta),
             "target_epsilon": epsilon_target,
-            "parts": [derive.as_stated(part) for part in parts],
+            "parts": parts,
             "event": event_to_json(event),
             "method": method,
             "source": source,
             "plan_id": plan_id,
             "plan": plan,
-            "assumptions": list(
-                dict.fromkeys(
-                    (*derive.STANDARD_ASSUMPTIONS, *derive.part_assumptions(parts), *map(escaped, assumptions))
-                )
-            ),
-            "covered": list(map(escaped, covered)),
-            "not_covered": list(map(escaped, not_covered)),
-            "not_protected": list(dict.fromkeys((*derive.part_not_protected(parts), *map(escaped, not_protected)))),
+            "assumptions": clauses([*of_parts("assumptions", rebuilt), *assumptions]),
+            "covered": clauses(covered),
+            "not_covered": clauses(not_covered),
+            "not_protected": clauses([*of_parts("not_protected", rebuilt), *not_protected]),
             "releases": releases,
             "audit": audit,
             "simulated": simulated,
@@ -202,12 +287,11 @@ class Certificate:
         derived = derive.numbers(unit, event, float(delta), primary)
         if all(row["plan_id"] != plan_id for row in releases):
             charge = {"plan_id": plan_id, "method": method, "epsilon": derived["epsilon"], "delta": float(delta)}
-            charge |= {} if (fold := alone(folds_of(parts))) is None else {"fold": fold}
-            primary["releases"] = [*releases, charge]
+            primary["releases"] = [*releases, charge | {"fold": alone(folds_of(parts))}]
             derived = derive.numbers(unit, event, float(delta), primary)
         derived["total"] |= {"composition": composition, "budget_epsilon": budget[0], "budget_delta": budget[1]}
         record = canonical.plain({**primary, **derived})
-        record |= derive.words(unit, event, record)
+        record |= derive.from_parts(unit, event, record)
         record["digest"] = canonical.digest(record)
         certificate = cls.from_json(record)
         certificate.verify()
@@ -225,11 +309,34 @@ class Certificate:
         Raises:
             CertificateError: a field is missing, unknown, of the wrong type or out of range.
         """
-        require_shape(value)
-        frozen = {name: canonical.freeze(item) for name, item in value.items()}
-        for name in ("epsilon", "mu", "target_epsilon"):
-            frozen[name] = None if frozen[name] is None else float(frozen[name])
-        return cls(**frozen)
+        canonical.require_plain(value)
+        if not isinstance(value, Mapping):
+            raise _misshapen("certificate", "is no object")
+        shaped: dict[str, Any] = {}
+        for name, hint in _hints().items():
+            try:
+                shaped[name] = canonical.freeze(read(hint, value[name]))
+            except (KeyError, TypeError, ValueError, AttributeError, PlanError):
+                raise _misshapen(name, "is missing" if name not in value else "is of another type") from None
+        for name in value.keys() - shaped.keys():
+            raise _misshapen(name, "is unknown")
+        for name in sentences.LISTS:
+            for i, statement in enumerate(shaped[name]):
+                if wrong := sentences.problem(statement):
+                    raise _misshapen(f"{name}[{i}]", wrong)
+        for name, pattern in _FORMS.items():
+            if shaped[name] is not None and not re.fullmatch(pattern, shaped[name], re.ASCII):
+                raise _misshapen(name, "has the wrong form")
+        signature = shaped["signature"]
+        hexed = None if signature is None else f"{signature['public_key']} {signature['value']}"
+        if hexed is not None and not re.fullmatch("[0-9a-f]{64} [0-9a-f]{128}", hexed):
+            raise _misshapen("signature", "has the wrong form")
+        if len(shaped["accountants"]) != 2 or not shaped["parts"] or not 0 < shaped["delta"] < 1:
+            raise _misshapen("accountants, parts or delta", "are out of range")
+        audit = shaped["audit"]
+        if audit is not None and not (audit["lower_bound"] >= 0 and 0 < audit["confidence"] < 1):
+            raise _misshapen("audit", "is out of range")
+        return cls(**shaped)
 
     def verify(self, public_key: str | None = None) -> Verification:
         """Recompute everything that can be recomputed, and check the digest and the signature.
@@ -242,10 +349,10 @@ class Certificate:
         """
         from tacit.privacy.accounting.events import event_from_json, flatten
         from tacit.privacy.certificate import fields as derive
-        from tacit.privacy.certificate import words
+        from tacit.privacy.certificate import plan as planned
 
         record = self.to_json()
-        require_shape(record)
+        type(self).from_json(record)
         _require(canonical.digest(record) == self.digest, "digest", "is not that of the fields")
         _require({"tacit", "dp-accounting"} <= set(record["versions"]), "versions", "lack an accountant")
         try:  # what costs little first: hostile papers are refused before anything is computed
@@ -259,12 +366,12 @@ class Certificate:
         except (AccountingError, PlanError) as error:
             raise _edited("event", f"cannot be accounted for ({error.what})") from error
         try:
-            plan = words.plan_of(self.method, record["plan"])
+            plan = planned.plan_of(self.method, record["plan"])
         except (DataError, PlanError) as error:
             raise _edited("plan", f"is none of the method's ({error.what})") from error
-        for path in derive.differences(record, derive.words(unit, event, record), ""):
+        for path in derive.differences(record, derive.from_parts(unit, event, record), ""):
             raise _edited(path, "does not follow from the other fields")
-        for path, what in itertools.chain(derive.contradictions(record, event), words.contradictions(record, plan)):
+        for path, what in itertools.chain(derive.contradictions(record, event), planned.contradictions(record, plan)):
             raise _edited(path, what)
         try:
             derive.require_epsilon(unit, event, record)
@@ -276,7 +383,7 @@ class Certificate:
             raise _edited(path, "does not recompute")
         signed_by = self._require_signature(public_key)
         check = float(record["accountants"][1]["epsilon"])
-        declared = (*DECLARED, *words.own_words(self.method, plan))
+        declared = (*DECLARED, *planned.own_words(plan))
         return Verification(self.epsilon, self.delta, check, self.private, self.digest, signed_by, declared)
 
     def sign(self, private_key: Ed25519PrivateKey) -> Certificate:
@@ -291,10 +398,7 @@ class Certificate:
         rows = [
             ("promise", self.sentence),
             ("unit", f"{unit['name']} ({unit['relation']}, public population {unit['population']:,})"),
-            ("covered", list(self.covered)),
-            ("not covered", list(self.not_covered)),
-            ("not protected", list(self.not_protected)),
-            ("assumptions", list(self.assumptions)),
+            *((name.replace("_", " "), self.lines(name)) for name in sentences.LISTS),
         ]
         return notebook.table(f"Certificate of {self.method}", rows)
 
@@ -327,6 +431,45 @@ class Certificate:
         except InvalidSignature:
             raise _edited("signature", "is not valid") from None
         return key
+
+
+@functools.cache
+def _hints() -> dict[str, Any]:
+    """The types of the fields of a certificate."""
+    return get_type_hints(Certificate)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a certificate, made from its classes and those of parts."""
+    from tacit.privacy.mechanisms.kinds import Stated
+
+    defs: dict[str, Any] = {}
+    properties = {name: schema_of(hint, defs) for name, hint in _hints().items()}
+    statement = {"type": "object", "properties": {"code": {"enum": list(sentences.SENTENCES)}}, "required": ["code"]}
+    properties["parts"] = {"type": "array", "items": schema_of(Stated, defs), "minItems": 1}
+    properties |= {name: {"type": "array", "items": statement} for name in sentences.LISTS}
+    properties |= {
+        name: properties[name] | {"pattern": f"^{form}$"} for name, form in _FORMS.items() if name != "commit"
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "tacit-certificate-1",
+        "title": "tacit privacy certificate",
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+        "$defs": defs,
+    }
+
+
+def _misshapen(field: str, what: str) -> CertificateError:
+    return CertificateError(
+        f"the field {escaped(field[:80])!r} {what}",
+        where="Certificate.from_json",
+        expected="the fields of a certificate, and no others",
+        remedy="use the certificate as tacit wrote it",
+    )
 
 
 def _require(holds: bool, field: str, what: str) -> None:

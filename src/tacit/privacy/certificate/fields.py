@@ -27,8 +27,9 @@ from tacit.privacy.accounting.events import (
 from tacit.privacy.accounting.filters import Charge, Total, admits, composition_of
 from tacit.privacy.certificate import canonical
 from tacit.privacy.ledger.folds import FOLDS, Fold, alone, folds_of
-from tacit.privacy.mechanisms.base import Part, composed, neighbours, publish_logs
+from tacit.privacy.mechanisms.base import Part, composed
 from tacit.privacy.mechanisms.kinds import part_of
+from tacit.privacy.sentences import MuRange
 from tacit.units import Relation, Unit
 
 Fields = Mapping[str, Any]
@@ -40,23 +41,6 @@ _UNIT = ("name", "relation", "population")
 MOST_KINDS, MOST_DEAR = 64, 4
 """Different steps of an event, and those among them whose losses are composed on a grid: each costs half a second."""
 _DEAR = PoissonSampledEvent | SampledWithoutReplacementEvent | LaplaceEvent
-DEPLOYMENT = {
-    "model": "central",
-    "trusted": "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted",
-}
-STANDARD_ASSUMPTIONS = (
-    "noise and sampling come from a keyed stream cipher (AES-256-CTR) seeded by the operating system; "
-    "they are secret and never replayed",
-    "arithmetic is in floating point: contributions are clipped to a ten-thousandth less than the clip that is priced, "
-    "which pays for rounding; what is released lies on a public lattice; proofs/floating_point.md says what no proof "
-    "covers",
-    "timing, memory and power are not observed by the adversary",
-    "each unit's records carry that unit's id and no other; one person under two ids counts as two units",
-    "the declared public population, bounds and pre-training data owe nothing to the private records",
-    "the ledger file was not rolled back together with every checkpoint and certificate, "
-    "and the same records were not registered in a second ledger",
-    "the run happened as stated: neither a digest nor a signature proves that",
-)
 
 
 def figures(event: Event, relation: Relation, delta: float, *, sharp: bool = True) -> dict[str, Any]:
@@ -66,7 +50,7 @@ def figures(event: Event, relation: Relation, delta: float, *, sharp: bool = Tru
         "epsilon": _up(epsilon),
         "delta": delta,
         "mu": _up(accounting.mu_gdp(event, relation, delta=delta)),
-        "mu_range": _mu_range(event, epsilon, delta, sharp=sharp),
+        "mu_range": _mu_range(event, epsilon, sharp=sharp),
         "profile": [{"delta": d, "epsilon": _up(e)} for d, e in accounting.profile(event, relation)],
     }
 
@@ -77,8 +61,8 @@ def numbers(unit: Unit, event: Event, delta: float, fields: Fields) -> dict[str,
     stated = figures(event, unit.relation, delta)
     versions = fields["versions"]
     rows = (
-        ("certified upper bound", bound.accountant, bound.epsilon),
-        ("independent check", bound.check_accountant, bound.check_epsilon),
+        ("upper_bound", bound.accountant, bound.epsilon),
+        ("check", bound.check_accountant, bound.check_epsilon),
     )
     return {
         **{name: stated[name] for name in ("epsilon", "mu", "profile")},
@@ -123,7 +107,7 @@ def _total(releases: Sequence[Fields], unit: Unit) -> dict[str, Any]:
 
 def on_fold(releases: Sequence[Fields], fold: Fold, unit: Unit) -> tuple[float, float]:
     """(epsilon, delta) of the releases that this fold is charged, by plain addition."""
-    own = [row for row in releases if row.get("fold") in (None, fold) or math.isinf(float(row["epsilon"]))]
+    own = [row for row in releases if row["fold"] in (None, fold) or math.isinf(float(row["epsilon"]))]
     deltas = releases if unit.relation == "replace_one" else own
     return math.fsum(float(row["epsilon"]) for row in own), math.fsum(float(row["delta"]) for row in deltas)
 
@@ -145,34 +129,14 @@ def _relations(unit: Unit, event: Event, delta: float) -> list[dict[str, Any]]:
     return rows
 
 
-def words(unit: Unit, event: Event, fields: Fields) -> dict[str, Any]:
-    """Everything a certificate says in words about its own numbers, and whether it may call itself private."""
-    epsilon, delta = float(fields["epsilon"]), float(fields["delta"])
-    parts, reasons = parts_of(fields["parts"]), []
-    sharp = unit.relation == "add_or_remove" or all(part.sharp for part in parts)
-    if math.isinf(epsilon):
-        reasons.append("the mechanism as run has no finite epsilon")
-    if fields["void_reason"] is not None:
-        reasons.append(f"the ledger is void: {fields['void_reason']}")
+def from_parts(unit: Unit, event: Event, fields: Fields) -> dict[str, Any]:
+    """Whether a certificate may call itself private, and for which epsilons its mu holds."""
+    epsilon = float(fields["epsilon"])
+    sharp = unit.relation == "add_or_remove" or all(part.sharp for part in parts_of(fields["parts"]))
     return {
-        "private": not reasons,
-        "reasons": reasons,
-        "sentence": _sentence(unit, epsilon, delta, reasons, parts, simulated=fields["simulated"]),
-        "mu_range": _mu_range(event, epsilon, delta, sharp=sharp),
-        "unit": {
-            "name": unit.name,
-            "relation": unit.relation,
-            "population": unit.size,
-            "words": neighbours(parts, unit),
-        },
-        "deployment": DEPLOYMENT,
-        "contribution": [part.contribution(unit) for part in parts],
+        "private": math.isfinite(epsilon) and fields["void_reason"] is None,
+        "mu_range": _mu_range(event, epsilon, sharp=sharp),
     }
-
-
-def as_stated(part: Fields) -> dict[str, Any]:
-    """What a part says of itself, as a certificate states it: no noise multiplier is no noise."""
-    return {name: 0.0 if name == "noise_multiplier" and not value else value for name, value in part.items()}
 
 
 def parts_of(stated: Sequence[Fields]) -> list[Part]:
@@ -194,25 +158,19 @@ def parts_event(stated: Sequence[Fields]) -> Event:
     return composed(parts_of(stated))
 
 
-def part_assumptions(stated: Sequence[Fields]) -> list[str]:
-    """What single parts take for granted, beyond the standing assumptions."""
-    return list(dict.fromkeys(assumption for part in parts_of(stated) for assumption in part.assumptions()))
-
-
-def part_not_protected(stated: Sequence[Fields]) -> list[str]:
-    """What single parts do not protect, although a reader could believe it."""
-    return [sentence for part in parts_of(stated) for sentence in part.not_protected()]
-
-
 def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
     """Paths at which a stated JSON value is not the derived one; numbers may differ by one in the sixth digit."""
     if isinstance(derived, Mapping):
+        if not isinstance(stated, Mapping) or derived.keys() - stated.keys():
+            yield path
+            return
         for name in derived:
             yield from differences(stated[name], derived[name], f"{path}.{name}".lstrip("."))
     elif isinstance(derived, list | tuple):
-        if len(stated) != len(derived):
+        if not isinstance(stated, list | tuple) or len(stated) != len(derived):
             yield path
-        for i, (stated_item, derived_item) in enumerate(zip(stated, derived, strict=False)):
+            return
+        for i, (stated_item, derived_item) in enumerate(zip(stated, derived, strict=True)):
             yield from differences(stated_item, derived_item, f"{path}[{i}]")
     elif isinstance(derived, float) and not isinstance(stated, str):
         if not math.isclose(stated, derived, rel_tol=1.01 * 10 ** (1 - DIGITS)):
@@ -224,14 +182,15 @@ def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
 def contradictions(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
     """What is neither derived nor free: (field, what is wrong) wherever primary fields contradict each other."""
     epsilon, delta = float(record["epsilon"]), record["delta"]
-    if record["plan_id"] != canonical.plan_id(record["method"], record["plan"]):
+    if record["plan_id"] != canonical.plan_id(record["method"], record["plan"], record["parts"]):
         yield "plan_id", "is not that of the plan"
+    yield from (("plan", f"promises another {name}") for name in _promised_otherwise(record))
     charges = [row for row in record["releases"] if row["plan_id"] == record["plan_id"]]
     if len(charges) != 1:
         yield "releases", "does not hold this plan's own charge once"
     folds = folds_of(record["parts"])
     for row in charges:
-        if row.get("fold") != alone(folds):
+        if row["fold"] != alone(folds):
             yield "releases.fold", "is not where the parts lie"
         if row["method"] != record["method"]:
             yield "releases.method", "names another method for this plan"
@@ -258,6 +217,14 @@ def contradictions(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
         datetime.strptime(record["date"], "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
         yield "date", "is no date"
+
+
+def _promised_otherwise(record: Fields) -> Iterator[str]:
+    """What a plan's public fields say of its promise otherwise than the certificate; a plan may leave it out."""
+    plan, unit = record["plan"], record["unit"]
+    for name, stated in (("unit", unit), ("epsilon", record["target_epsilon"]), ("delta", record["delta"])):
+        if plan.get(name, stated) not in (stated, None):
+            yield name
 
 
 def _beyond_budget(record: Fields, event: Event) -> Iterator[tuple[str, str]]:
@@ -299,34 +266,14 @@ def _contradictions(parts: Sequence[Part], unit: Unit) -> Iterator[tuple[str, st
             yield f"parts[{i}].held_out", "does not leave out what another part holds out"
 
 
-def _mu_range(event: Event, epsilon: float, delta: float, *, sharp: bool) -> str:
+def _mu_range(event: Event, epsilon: float, *, sharp: bool) -> MuRange:
     if math.isinf(epsilon):
-        return "none: epsilon is infinite"
+        return "none"
     leaves = [leaf for leaf, _ in flatten(event)]
     if all(isinstance(leaf, GaussianEvent) for leaf in leaves):
-        return "exact, for every epsilon" if sharp else "upper bound, for every epsilon"
-    if all(isinstance(leaf, EpsilonDeltaEvent) and leaf.delta == 0 for leaf in leaves):
-        return "upper bound, for every epsilon"
-    return f"upper bound, for every epsilon from 0 to {epsilon:.6g}, that is for every delta down to {delta:.3g}"
-
-
-def _sentence(
-    unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], parts: Sequence[Part], *, simulated: bool
-) -> str:
-    invented = " The records are declared simulated: no person is behind them." if simulated else ""
-    if reasons:
-        return f"NOT PRIVATE, because {' and '.join(reasons)}: nothing is promised to any {unit.name}.{invented}"
-    factor = f"{accounting.round_up(math.exp(epsilon), 4):.4g}" if epsilon < 50 else f"exp({epsilon:.4g})"
-    pair = neighbours(parts, unit)
-    if publish_logs(parts):
-        invented = (
-            f" The policy of every {unit.name} is protected; its logs, which are published in part, are not.{invented}"
-        )
-    return (
-        f"The chance of anything that could be concluded from this release changes at most by a factor of {factor} "
-        f"and by {delta:.3g} added, {pair}, in a public population of {unit.size:,}: "
-        f"({epsilon:.6g}, {delta:.6g})-differential privacy for every {unit.name}.{invented}"
-    )
+        return "exact" if sharp else "upper_bound"
+    pure = all(isinstance(leaf, EpsilonDeltaEvent) and leaf.delta == 0 for leaf in leaves)
+    return "upper_bound" if pure else "up_to_epsilon"
 
 
 def _up(value: float) -> float | str:

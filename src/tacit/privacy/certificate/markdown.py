@@ -9,7 +9,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from statistics import NormalDist
 from typing import Any
 
-from tacit.parameters import current_part
+from tacit.privacy import sentences
+from tacit.units import Unit
 
 DECLARED = (
     "format",
@@ -26,24 +27,16 @@ DECLARED = (
     "total.budget_delta",
     "other releases: plans, methods and charges",
     "what of the plan neither parts nor lines show",
-    "columns of histograms, constants of smooth sensitivities",
-    "lines that a vault or a user declares",
+    "columns of histograms",
+    "statements that a vault or a user declares",
 )
 """What a certificate states and nothing else in it implies: a signature alone protects it from an edit."""
 _SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
 FALSE_ALARMS = 0.05
 """The share of false alarms at which the promise is put into words."""
-_EVERYWHERE = "for every epsilon"
+_EVERYWHERE = ("exact", "upper_bound")
 _LARGEST, _MARGIN = 700.0, 1e-5
 _NORMAL = NormalDist()
-
-
-def besides(record: Mapping[str, Any]) -> str:
-    """What somebody must not know besides, as an insertion after "whatever else somebody knows".
-
-    A part that copies from logs says so in its `source`; no other part has one.
-    """
-    return ", the logs apart" if any(part.get("source") == "logs" for part in record.get("parts", ())) else ""
 
 
 def markdown(record: Mapping[str, Any]) -> str:
@@ -52,13 +45,14 @@ def markdown(record: Mapping[str, Any]) -> str:
     lines = ["# Privacy certificate", ""]
     if not record["private"]:
         lines += ["> 🔴 **NOT PRIVATE: do not publish this release as private.**", ""]
-        lines += [f"> - {_text(reason)}" for reason in record["reasons"]] + [""]
+        lines += [f"> - {_text(reason)}" for reason in sentences.reasons(record)] + [""]
     if record["simulated"]:
         lines += ["> The records are declared simulated: no person is behind them.", ""]
     definition = "definition" if record["private"] else "the mechanism alone"
-    lines += [_text(record["sentence"]), ""]
+    lines += [_text(sentences.promise(record)), ""]
     if record["private"]:
-        lines += [f"However much else somebody knows{besides(record)}, {attack(record)}.", ""]
+        apart = sentences.besides(logs=sentences.publishes_logs(record))
+        lines += [f"However much else somebody knows{apart}, {attack(record)}.", ""]
     lines += ["## The promise", ""]
     lines += _table(
         ("", ""),
@@ -68,14 +62,14 @@ def markdown(record: Mapping[str, Any]) -> str:
                 f"({record['epsilon']}, {record['delta']})-differential privacy",
             ),
             ("unit", f"{unit['name']}, out of a public population of {unit['population']:,}"),
-            ("neighbours", f"{unit['relation']}: {unit['words']}"),
+            ("neighbours", f"{unit['relation']}: {sentences.who(record)}"),
             *(
                 ("epsilon at the same delta", f"{row['relation']}: {row['epsilon']}")
                 for row in record["relations"]
                 if len(record["relations"]) > 1
             ),
-            ("Gaussian differential privacy", f"mu = {record['mu']} ({record['mu_range']})"),
-            ("deployment", f"{record['deployment']['model']}; trusted: {record['deployment']['trusted']}"),
+            ("Gaussian differential privacy", f"mu = {record['mu']} ({sentences.mu_range(record)})"),
+            ("trusted", sentences.TRUSTED),
             ("method", f"{record['method']} ({record['source']})"),
         ],
     )
@@ -90,14 +84,13 @@ def markdown(record: Mapping[str, Any]) -> str:
                 for alarms in _SHOWN
             ],
         )
-    lines += ["", "## How it is kept", "", *_bullets(record["contribution"]), ""]
-    columns = ("name", "kind", "steps", "sampling_rate", "clip_norm", "noise_multiplier", "rows_per_unit", "sampler")
-    parts = [current_part(part) for part in record["parts"]]
-    lines += _table(columns, [[part.get(column, "") for column in columns] for part in parts])
+    lines += ["", "## How it is kept", "", *_bullets(mechanisms(record)), ""]
+    columns = ("name", "kind", "steps", "sampling_rate", "clip_norm", "noise_multiplier", "rows_per_unit")
+    lines += _table(columns, [[part.get(column, "") for column in columns] for part in record["parts"]])
     lines += ["", "Accountants:", ""]
     lines += _table(
         ("role", "accountant", "version", "epsilon"),
-        [(row["role"], row["name"], row["version"], row["epsilon"]) for row in record["accountants"]],
+        [(sentences.ROLES[row["role"]], row["name"], row["version"], row["epsilon"]) for row in record["accountants"]],
     )
     for title, name in (
         ("What the promise covers", "covered"),
@@ -105,7 +98,7 @@ def markdown(record: Mapping[str, Any]) -> str:
         ("What is not protected", "not_protected"),
         ("Assumptions outside the proof", "assumptions"),
     ):
-        lines += ["", f"## {title}", "", *(_bullets(record[name]) or ["Nothing is declared."])]
+        lines += ["", f"## {title}", "", *(_bullets(sentences.lines(record, name)) or ["Nothing is declared."])]
     lines += ["", "## Everything released from this ledger", ""]
     lines += _table(
         ("plan", "method", "epsilon", "delta", "charged to"),
@@ -115,7 +108,7 @@ def markdown(record: Mapping[str, Any]) -> str:
                 row["method"],
                 row["epsilon"],
                 row["delta"],
-                f"fold {row['fold']}" if "fold" in row else "everybody",
+                "everybody" if row["fold"] is None else f"fold {row['fold']}",
             )
             for row in record["releases"]
         ],
@@ -173,7 +166,7 @@ def missed(record: Mapping[str, Any], false_alarms: float) -> float:
             bounds += [1 - delta - math.exp(e) * false_alarms, math.exp(-e) * (1 - delta - false_alarms)]
     if math.isfinite(mu):
         threshold = _NORMAL.inv_cdf(1 - false_alarms)
-        reach = math.inf if record["mu_range"].endswith(_EVERYWHERE) else epsilon * (1 - _MARGIN)
+        reach = math.inf if record["mu_range"] in _EVERYWHERE else epsilon * (1 - _MARGIN)
         if abs(mu * threshold - mu * mu / 2) <= reach:
             bounds.append(_NORMAL.cdf(threshold - mu))
     return max(bounds)
@@ -218,8 +211,6 @@ def _text(value: Any) -> str:
 
 Fields = Mapping[str, Any]
 
-_ABOUT_SIDES = ("timing", "floating point", "cipher")
-
 
 def label(record: Fields) -> dict[str, Any]:
     """The label of a verified certificate, as JSON values.
@@ -233,11 +224,11 @@ def label(record: Fields) -> dict[str, Any]:
     """
     from tacit.privacy.accounting import tradeoff as trade_off
 
-    promise = {name: record[name] for name in ("sentence", "private", "epsilon", "delta", "mu", "mu_range", "profile")}
+    promise = {name: record[name] for name in ("private", "epsilon", "delta", "mu", "mu_range", "profile")}
     return {
         "label": 1,
         "certificate": {"format": record["format"], "digest": record["digest"]},
-        "promise": promise,
+        "promise": {"sentence": sentences.promise(record), **promise},
         "trade_off": trade_off.rows(record),
         "nist_sp_800_226": guarantees(record),
         "registry": entry(record),
@@ -247,31 +238,29 @@ def label(record: Fields) -> dict[str, Any]:
 def guarantees(record: Fields) -> dict[str, Any]:
     """What NIST SP 800-226 (*Guidelines for Evaluating Differential Privacy Guarantees*, 2025) asks of a guarantee."""
     # In the order of its pyramid, from the parameter at the top down to the collection of the data.
-    unit, sides = record["unit"], [line for line in record["assumptions"] if any(word in line for word in _ABOUT_SIDES)]
+    unit = record["unit"]
     return {
         "privacy_parameters": {"definition": variant(record), "epsilon": record["epsilon"], "delta": record["delta"]},
         "unit_of_privacy": {
             "unit": unit["name"],
-            "neighbouring": f"{unit['relation']}: {unit['words']}",
+            "neighbouring": f"{unit['relation']}: {sentences.who(record)}",
             "population": unit["population"],
-            "contribution": list(record["contribution"]),
+            "contribution": mechanisms(record),
         },
         "algorithms_and_correctness": {
             "method": record["method"],
             "source": record["source"],
-            "mechanisms": mechanisms(record["parts"]),
-            "accountants": [dict(row) for row in record["accountants"]],
+            "mechanisms": [f"{part['name']} ({part['kind']})" for part in record["parts"]],
+            "accountants": [{**row, "role": sentences.ROLES[row["role"]]} for row in record["accountants"]],
             "audit": None if record["audit"] is None else dict(record["audit"]),
         },
         "utility_and_bias": None,
-        "trust_model": {"model": model(record["parts"]), "trusted": record["deployment"]["trusted"]},
+        "trust_model": {"model": model(record["parts"]), "trusted": sentences.TRUSTED},
         "queries": {"access": "non-interactive", "releases": len(record["releases"]), "total": dict(record["total"])},
-        "side_channels": sides,
+        "side_channels": [sentences.say({"code": code}, unit["name"]) for code in sentences.SIDE_CHANNELS],
         "security_and_access_control": None,
         "data_collection": {
-            "covered": list(record["covered"]),
-            "not_covered": list(record["not_covered"]),
-            "not_protected": list(record["not_protected"]),
+            name: sentences.lines(record, name) for name in ("covered", "not_covered", "not_protected")
         },
     }
 
@@ -280,7 +269,11 @@ def entry(record: Fields) -> dict[str, Any]:
     """A draft for the Differential Privacy Deployments Registry, in the fields of its data."""
     # The registry keeps YAML, of which JSON is a part.
     unit, total = record["unit"], record["total"]
-    accessed = [f"{kind.replace('_', ' ')}: {access}" for kind in ("covered", "not_covered") for access in record[kind]]
+    accessed = [
+        f"{kind.replace('_', ' ')}: {access}"
+        for kind in ("covered", "not_covered")
+        for access in sentences.lines(record, kind)
+    ]
     return {
         "url_slug": None,
         "status": "Draft",
@@ -293,26 +286,26 @@ def entry(record: Fields) -> dict[str, Any]:
                 "data_product_type": None,
                 "data_product_region": None,
                 "data_product_sector": None,
-                "description": record["sentence"],
+                "description": sentences.promise(record),
                 "publication_date": record["date"][:10],
             },
             "dp_variant": {
                 "variant_name": variant(record),
                 "data_domain": f"records of {unit['name']}s, out of a public population of {unit['population']:,}",
-                "unprotected_quantities": _listed(record["not_protected"]),
+                "unprotected_quantities": _listed(sentences.lines(record, "not_protected")),
             },
             "privacy_loss": {
                 "privacy_unit": f"{unit['name']}-level",
-                "privacy_unit_details": f"{unit['relation']}: {unit['words']}",
+                "privacy_unit_details": f"{unit['relation']}: {sentences.who(record)}",
                 "privacy_parameters": {"epsilon": record["epsilon"], "delta": record["delta"]}
                 if record["private"]
                 else {},
-                "privacy_parameters_details": f"mu-GDP: mu = {record['mu']} ({record['mu_range']}); of everything that "
-                f"was released from this data set: epsilon {total['epsilon']}, delta {total['delta']:g}",
+                "privacy_parameters_details": f"mu-GDP: mu = {record['mu']} ({sentences.mu_range(record)}); of all "
+                f"that was released from this data set: epsilon {total['epsilon']}, delta {total['delta']:g}",
             },
             "deployment_model": {
                 "model_name": model(record["parts"]),
-                "model_name_details": record["deployment"]["trusted"],
+                "model_name_details": sentences.TRUSTED,
                 "actors": None,
                 "release_type": "One release" if len(record["releases"]) == 1 else "Many releases",
                 "release_type_details": f"{len(record['releases'])} release(s), by one ledger with a budget of "
@@ -328,7 +321,7 @@ def entry(record: Fields) -> dict[str, Any]:
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": _listed(accessed),
                 "mechanisms": _listed(
-                    [*mechanisms(record["parts"]), *record["assumptions"], f"tacit {record['tacit_version']}"]
+                    [*mechanisms(record), *sentences.lines(record, "assumptions"), f"tacit {record['tacit_version']}"]
                 ),
                 "justification": None,
             },
@@ -350,16 +343,13 @@ def model(parts: Sequence[Fields]) -> str:
     return models.pop() if len(models) == 1 else "Central"
 
 
-def mechanisms(parts: Sequence[Fields]) -> list[str]:
-    """Each part in a line: kind, how often, how the units are drawn, and the noise."""
-    lines = []
-    for part in parts:
-        noise = part.get("noise_multiplier")
-        noise_words = "" if noise is None else f", noise multiplier {noise:.6g}"
-        lines.append(
-            f"{part['name']} ({part['kind']}): {part.get('steps', 1):,} time(s), {part['sampler']}{noise_words}"
-        )
-    return lines
+def mechanisms(record: Fields) -> list[str]:
+    """Each part in a sentence: what is released, and what one unit adds."""
+    from tacit.privacy.mechanisms.kinds import part_of
+
+    unit = Unit(*(record["unit"][name] for name in ("name", "relation", "population")))
+    parts = map(part_of, record["parts"])
+    return [f"{part.name} ({part.kind}): {part.describe(unit)}" for part in parts]
 
 
 def _listed(items: Sequence[str]) -> str:

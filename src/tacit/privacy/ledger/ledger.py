@@ -14,7 +14,6 @@ from typing import Any, NoReturn, Self
 
 from tacit import notebook
 from tacit.errors import LedgerError, PlanError
-from tacit.parameters import as_in_format_1
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder
 from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical, replay
@@ -197,7 +196,7 @@ class Ledger:
             if reservation is None:
                 self._append("reserve", payload)
             elif (
-                _identified(self._entries[reservation.seq - 1].payload["description"]) != _identified(described)
+                canonical(self._entries[reservation.seq - 1].payload["description"]) != canonical(described)
                 or dict(reservation.parts) != payload["parts"]
                 or _above(charge, reservation.charge)
             ):
@@ -362,11 +361,6 @@ class Ledger:
             if not self._fresh:
                 self._reload()
             yield
-
-
-def _identified(description: Mapping[str, Any]) -> str:
-    """A description by the names of format 1: a plan stays the one that was reserved when a field is renamed."""
-    return canonical(as_in_format_1(description))
 
 
 def _above(new: Charge, old: Charge) -> bool:

@@ -62,8 +62,7 @@ class WriterLock:
         """The recorded head, if any; of a torn record nothing is believed."""
         os.lseek(self._handle, 0, os.SEEK_SET)
         line = os.read(self._handle, len(_record(GENESIS))).decode("ascii", "replace")
-        head, plain = line[:64], re.match(r"[0-9a-f]{64}\n", line)  # plain: as earlier versions wrote it
-        return head if plain or line == _record(head) else None
+        return line[:64] if line == _record(line[:64]) else None
 
     def record(self, head: str) -> None:
         """Record the newest head, after it is durable in the file (a lost write only weakens the check)."""

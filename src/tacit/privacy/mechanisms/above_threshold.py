@@ -7,12 +7,11 @@ algorithms 1 and 2, mended: proof page `proofs/above_threshold.md`. The records 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,10 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.accounting.events import MAX_EPSILON, ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
 from tacit.privacy.mechanisms import thresholds
-from tacit.privacy.mechanisms.base import Array, Experts, RowsOf, Usual, World, refused, rows_of
+from tacit.privacy.mechanisms.base import Array, Experts, Part, RowsOf, World, named, rows_of, whole
 from tacit.privacy.mechanisms.thresholds import GRID, Floor, KappaStop, PMin, Thresholds
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.sentences import Clause, clause
 from tacit.units import Relation, Unit
 from tacit.validation import check
 
@@ -36,9 +36,6 @@ SLICE = 8
 MOST_HELD_OUT = 64
 """Trajectories of an expert that one release may keep for itself."""
 
-_ROUNDING, _MOST_EXPERTS = 1e-9, 2.0**40
-"""Of numbers that a certificate states: how far they may be off, relatively, and the largest threshold."""
-
 _RELEASED = ("observations", "actions", "rewards", "next_observations", "terminations")
 
 _DOWN = 1 - 2.0**-30
@@ -47,118 +44,7 @@ are really drawn (from uniform numbers on a grid of 2^-52) and multiplied (in fl
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Prefixed(Usual):
-    """What a release of prefixes and its form in a certificate say alike, of thresholds, hold-out and overflow."""
-
-    kind: ClassVar[str] = "above_threshold"
-    sampler: ClassVar[str] = "experts drawn uniformly, with replacement"
-    steps: ClassVar[int] = 1
-    relations: ClassVar[tuple[Relation, ...]] = ("add_or_remove",)
-    rows: ClassVar[RowsOf] = "first"
-
-    name: str
-    trajectories: int
-    horizon: int
-    actions: int
-    experts: int
-    floor: Floor
-    epsilon: float
-    delta: float
-    source: Source
-
-    @property
-    def publishes_logs(self) -> bool:
-        """See `Part`."""
-        return self.source == "logs"
-
-    @property
-    def event(self: Any) -> Event:
-        """n_r times (epsilon, delta), and once (0, overflow)."""
-        prefixes = SelfComposedEvent(EpsilonDeltaEvent(self.epsilon, self.delta), self.trajectories)
-        rare = [EpsilonDeltaEvent(0.0, self.overflow)] if self.overflow else []
-        return ComposedEvent([prefixes, *rare])
-
-    def certified(self: Any) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        fields = dataclasses.asdict(self) | {
-            "floor": {"kind": type(self.floor).__name__, "probability": self.floor.probability},
-            "steps": self.steps,
-            "thresholds": dataclasses.asdict(self.thresholds),
-            "held_out": self.held_out,
-            "overflow": self.overflow,
-        }
-        return {"kind": self.kind, "sampler": self.sampler, **fields}
-
-    def describe(self: Any, unit: Unit) -> str:
-        """See `Part`."""
-        test, public = self.thresholds, {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
-        agreed = thresholds.longest(test, self.floor, **public)
-        expected = thresholds.expected_length(test, self.floor, **public)
-        logged = f"drawn from {self.held_out} trajectories of each expert kept for this alone"
-        origin = logged if self.held_out else "played by clones"
-        return (
-            f"{self.trajectories:,} trajectories, {origin}, cut before the first step that fewer than about "
-            f"{test.threshold:,.0f} experts would have come to (of at least {self.experts:,}; noise of scale "
-            f"{test.threshold_scale:.3g} a trajectory and {test.step_scale:.3g} a step); if all experts agree on every "
-            f"step, a prefix has {expected:.3g} steps on average, and {agreed:,} without noise and random ends"
-        )
-
-    def contribution(self: Any, unit: Unit) -> str:
-        """See `Part`."""
-        name, test, least = unit.name, self.thresholds, self.floor.probability
-        if self.source == "logs":
-            played = f"one of the {self.held_out:,} trajectories that are kept of each for this alone"
-        else:
-            played = f"a trajectory that its clone, made from at most {rows_of(self)}, plays in a public simulator"
-        held = (
-            f"every action has a probability of at least {least:.6g}"
-            if isinstance(self.floor, PMin)
-            else f"it is stopped with probability {least:.6g} before every test"
-        )
-        rare = f"; {self.overflow:.6g} more of delta if one is drawn too often" if self.overflow else ""
-        return (
-            f"{self.name} ({self.kind}): {self.trajectories:,} time(s) one {name} is drawn, and what is released of "
-            f"{played} ends before the first step, of at most {self.horizon:,}, after which the {name}s that act so, "
-            f"each counted with its probability and one {name} for at most 1, are fewer than "
-            f"{test.threshold:.6g} of at least {self.experts:,}, under discrete Laplace noise of scale "
-            f"{test.threshold_scale:.6g} for a trajectory and {test.step_scale:.6g} for a step; "
-            f"with {self.actions:,} actions, where {held}, and at least {test.safe:.6g} {name}s behind what is safe to "
-            f"show, each is ({self.epsilon:.6g}, {self.delta:.6g})-differentially private by its own proof{rare}"
-        )
-
-    def assumptions(self) -> tuple[str, ...]:
-        """See `Part`."""
-        count_assumption = f"that there are at least {self.experts:,} experts is public knowledge"
-        if self.source == "clones":
-            return (
-                count_assumption,
-                "the simulator in which the clones were played is public, and keeps nothing of them",
-            )
-        least = self.floor.probability
-        floor = f"no expert gives any action a probability below {least:.6g}, as was declared"
-        return (
-            count_assumption,
-            "what is protected is which policies the experts follow, against anyone who does not know the other "
-            "experts' logs: the released steps are copied from logs, which stay secret",
-            "trajectories were drawn by the policies that are counted, which act on observations as they are recorded "
-            "(float32, within the declared bounds), independently, in one environment that is the same for all "
-            "experts, first states included, and which alone, or a public horizon, ends an episode",
-            *([floor] if isinstance(self.floor, PMin) else ()),
-        )
-
-    def not_protected(self) -> tuple[str, ...]:
-        """See `Part`."""
-        if self.source == "clones":
-            return ()
-        return (
-            "patients and all others in the experts' logs: the states, actions, rewards and transitions of the "
-            "released steps are published as they were recorded",
-            "an expert, from somebody who knows the logs that the released steps were copied from",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AboveThreshold(_Prefixed):
+class AboveThreshold(Part):
     """One release of n_r prefixes, through the call `above_threshold`; for the relation `add_or_remove`.
 
     n_r times: an expert is drawn (with replacement) and a trajectory of it that is used for nothing else; step by step
@@ -184,12 +70,23 @@ class AboveThreshold(_Prefixed):
         PlanError: a parameter is out of range, or no number of experts that is sure to be there reaches the threshold.
     """
 
+    kind: Literal["above_threshold"] = named("above_threshold")
+    name: str
+    trajectories: int
+    horizon: int
+    actions: int
+    experts: int
+    floor: Floor
+    epsilon: float
+    delta: float
+    source: Source
     rows_per_unit: int = 0
+    steps: ClassVar[int] = 1
+    relations: ClassVar[tuple[Relation, ...]] = ("add_or_remove",)
+    rows: ClassVar[RowsOf] = "first"
 
     def __post_init__(self) -> None:
-        for field in ("trajectories", "horizon"):
-            value = getattr(self, field)
-            check(f"{self.name}.{field}", value, type(value) is int and value >= 1, "a whole number >= 1")
+        whole(self, "trajectories", "horizon")
         for field in ("actions", "experts"):
             value = getattr(self, field)
             check(f"{self.name}.{field}", value, type(value) is int and value >= 2, "a whole number >= 2")
@@ -204,6 +101,18 @@ class AboveThreshold(_Prefixed):
         few = self.held_out <= MOST_HELD_OUT
         check(f"{self.name}.trajectories", self.trajectories, few, f"a hold-out of at most {MOST_HELD_OUT} for each")
 
+    @property
+    def publishes_logs(self) -> bool:
+        """See `Part`."""
+        return self.source == "logs"
+
+    @property
+    def event(self) -> Event:
+        """n_r times (epsilon, delta), and once (0, overflow)."""
+        prefixes = SelfComposedEvent(EpsilonDeltaEvent(self.epsilon, self.delta), self.trajectories)
+        rare = [EpsilonDeltaEvent(0.0, self.overflow)] if self.overflow else []
+        return ComposedEvent([prefixes, *rare])
+
     @cached_property
     def thresholds(self) -> Thresholds:
         """The threshold and its noise: the lowest threshold that epsilon and delta allow."""
@@ -216,16 +125,17 @@ class AboveThreshold(_Prefixed):
         """r, how many trajectories of each expert are kept for this release alone; 0 for "clones"."""
         if self.source == "clones":
             return 0
-        whole = self.trajectories * self.epsilon
-        return thresholds.least_held_out(self.trajectories, self.experts, whole, 0.01 * self.trajectories * self.delta)
+        price = self.trajectories * self.epsilon
+        rare = 0.01 * self.trajectories * self.delta
+        return thresholds.least_held_out(self.trajectories, self.experts, price, rare, most=MOST_HELD_OUT)
 
     @property
     def overflow(self) -> float:
         """What it adds to delta that somebody could be drawn more than r times, when nothing is released."""
         if self.source == "clones":
             return 0.0
-        whole = self.trajectories * self.epsilon
-        return thresholds.overflow_delta(self.trajectories, self.held_out, self.experts, whole)
+        price = self.trajectories * self.epsilon
+        return thresholds.overflow_delta(self.trajectories, self.held_out, self.experts, price)
 
     def require_floor(self, floor: float) -> None:
         """Refuse policies that do not keep the declared floor (NaN: policies of any form).
@@ -241,55 +151,43 @@ class AboveThreshold(_Prefixed):
             remedy = "give them that floor, or use KappaStop, which needs none"
             raise MechanismError(what, where=self.name, expected=expected, remedy=remedy)
 
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        name, test, least = unit.name, self.thresholds, self.floor.probability
+        public = {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
+        agreed = thresholds.longest(test, self.floor, **public)
+        if self.source == "logs":
+            played = f"one of the {self.held_out:,} trajectories that are kept of each for this alone"
+        else:
+            played = f"a trajectory that its clone, made from at most {rows_of(self)}, plays in a public simulator"
+        held = (
+            f"every action has a probability of at least {least:.6g}"
+            if isinstance(self.floor, PMin)
+            else f"it is stopped with probability {least:.6g} before every test"
+        )
+        rare = f"; {self.overflow:.6g} more of delta if one is drawn too often" if self.overflow else ""
+        return (
+            f"{self.trajectories:,} time(s) one {name} is drawn uniformly, with replacement, and what is released of "
+            f"{played} ends before the first step, of at most {self.horizon:,}, after which the {name}s that act so, "
+            f"each counted with its probability and one {name} for at most 1, are fewer than "
+            f"{test.threshold:.6g} of at least {self.experts:,}, under discrete Laplace noise of scale "
+            f"{test.threshold_scale:.6g} for a trajectory and {test.step_scale:.6g} for a step; "
+            f"with {self.actions:,} actions, where {held}, and at least {test.safe:.6g} {name}s behind what is safe to "
+            f"show, each is ({self.epsilon:.6g}, {self.delta:.6g})-differentially private by its own proof{rare}; if "
+            f"all agreed on every step, a prefix would have {agreed:,} steps without noise"
+        )
 
-@dataclass(frozen=True, kw_only=True)
-class CertifiedPrefixes(_Prefixed):
-    """A release of prefixes as a certificate states it, with the thresholds, hold-out and overflow of the run."""
+    def assumptions(self) -> tuple[Clause, ...]:
+        """See `Part`."""
+        known = clause("experts_known", experts=self.experts)
+        if self.source == "clones":
+            return (known, clause("clones_simulated"))
+        floor = [clause("floor_kept", floor=self.floor.probability)] if isinstance(self.floor, PMin) else []
+        return (known, clause("policies_protected"), clause("logs_drawn"), *floor)
 
-    # thresholds, held_out, overflow: as they were computed from the other fields when the release was made
-    thresholds: Thresholds
-    held_out: int = 0
-    overflow: float
-    rows_per_unit: int  # see `AboveThreshold`, as the other fields
-
-    def __post_init__(self) -> None:
-        test, public = self.thresholds, {"actions": self.actions, "experts": self.experts}
-        for name, value in dataclasses.asdict(test).items():
-            gridded = value <= _MOST_EXPERTS and (value * GRID).is_integer()
-            check(f"{self.name}.thresholds.{name}", value, gridded, "a multiple on the grid of the proof")
-        fits = not isinstance(self.floor, PMin) or self.floor.probability * self.actions <= 1
-        check(f"{self.name}.floor.probability", self.floor.probability, fits, "at most 1 / actions")
-        keeps = thresholds.epsilon_of(test, self.floor, **public) <= self.epsilon * (1 + _ROUNDING)
-        check(f"{self.name}.epsilon", self.epsilon, keeps, "what the thresholds keep")
-        margin = test.threshold - test.safe - 1
-        risk = thresholds.tail(test.threshold_scale, test.step_scale, margin) if margin >= 0 else 1.0
-        check(f"{self.name}.delta", self.delta, risk <= self.delta * (1 + _ROUNDING), "what the thresholds keep")
-        clones = self.source == "clones"
-        unused = not (self.held_out or self.overflow)
-        check(f"{self.name}.held_out", self.held_out, not clones or unused, "0, and no overflow, for clones")
-        rows = clones == bool(self.rows_per_unit)
-        check(f"{self.name}.rows_per_unit", self.rows_per_unit, rows, "at least 1 for clones, 0 for logs")
-        rare = clones or self.overflow >= self._least_overflow() * (1 - _ROUNDING)
-        check(f"{self.name}.overflow", self.overflow, rare, "at least what the hold-out leaves")
-
-    def _least_overflow(self) -> float:
-        """What the hold-out costs of delta at least; 1 where it cannot be computed."""
-        n, whole = self.trajectories, self.trajectories * self.epsilon
-        if not 1 <= self.held_out <= n or whole > MAX_EPSILON:
-            return 1.0
-        try:
-            return thresholds.overflow_delta(n, self.held_out, self.experts, whole)
-        except OverflowError:
-            return 1.0
-
-    @classmethod
-    def from_certified(cls, stated: Mapping[str, Any]) -> Self:
-        """See `Usual`."""
-        floor = dict(stated["floor"])
-        kinds = {kind.__name__: kind.kind for kind in (PMin, KappaStop)}
-        if floor.get("kind") not in kinds:
-            raise refused("the field 'floor.kind' is unknown", " or ".join(kinds))
-        return super().from_certified({**stated, "floor": floor | {"kind": kinds[floor["kind"]]}})
+    def not_protected(self) -> tuple[Clause, ...]:
+        """See `Part`."""
+        return () if self.source == "clones" else (clause("others_in_logs"), clause("who_knows_logs"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,22 +1,24 @@
-"""What every mechanism of a plan offers: its privacy event, its words, and its form in a certificate.
+"""What every mechanism of a plan offers: its privacy event, its sentence, and its form in a certificate.
 
-A plan lists its parts; each part is one kind of query of the records. A certificate states parts as JSON objects, which
-are rebuilt into parts and asked again. A new kind is a class with the members of `Part`, and an entry in `kinds.KINDS`.
+A plan lists its parts; each part is one kind of query of the records. A part is a frozen dataclass, and its fields are
+its JSON, in certificates and ledgers, and its schema (`kinds.part_of` reads it). A new kind is one of `kinds.PARTS`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar, cast, get_args
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.privacy.accounting.events import ComposedEvent, Event, parallel
-from tacit.serialization import from_json
+from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, parallel
+from tacit.privacy.sentences import Clause
+from tacit.serialization import to_json
 from tacit.units import Promise, Relation, Unit
 from tacit.validation import check
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from tacit.privacy.noise.secret import SecretNoise
 
-T = TypeVar("T")
 
 RowsOf = Literal["drawn", "first"]
 """Which of a unit's rows a contribution is made from: drawn again in every step, or its first ones in order of time."""
@@ -36,198 +38,207 @@ Trust = Literal["Central", "Federated", "Local"]
 """Models of trust: one curator adds the noise, all devices together do, or each device does for itself."""
 
 HeldBy = Literal["curator", "devices", "visitors"]
-"""Where the rows are that a sum is over: with one curator, on people's devices, or with people who are met."""
+"""Where the rows are that a part reads: with one curator, on people's devices, or with people who are met."""
 
 
-class Part(Protocol):
-    """One kind of query of a plan: a frozen dataclass of public parameters."""
+def named(kind: str) -> Any:
+    """The field `kind` of a part: what certificates call it."""
+    return dataclasses.field(default=kind, init=False, repr=False)
+
+
+class Part(ABC):
+    """One kind of query of a plan: a frozen dataclass of public parameters; most say nothing but its event of these."""
+
+    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+    """Relations between neighbours under which the part has a proof."""
+    sharp: ClassVar[bool] = True
+    """Whether a unit that replaces another may move an answer by twice its bound, as the accountants assume."""
+    held_by: ClassVar[HeldBy] = "curator"
+    """Which vault serves the part."""
+    in_selection: ClassVar[bool] = False
+    """Whether a run of a private selection may have the part."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def kind(self) -> str:
+            """The kind's name in certificates, the field that tells parts from each other."""
+
+        @property
+        def name(self) -> str:
+            """The part's name inside its plan."""
+
+        @property
+        def steps(self) -> int:
+            """How often the query may ever be answered."""
+
+        @property
+        def rows_per_unit(self) -> int:
+            """How many of a unit's rows (or fragments) one contribution is made from at most."""
+
+        @property
+        def rows(self) -> RowsOf:
+            """Which rows these are."""
 
     @property
-    def kind(self) -> str:
-        """The kind's name in certificates, a key of `kinds.KINDS`."""
+    @abstractmethod
+    def event(self) -> Event:
+        """The part as an event."""
 
-    @property
-    def name(self) -> str:
-        """The part's name inside its plan."""
-
-    @property
-    def sampler(self) -> str:
-        """Who takes part in a step, in a certificate's words."""
-
-    @property
-    def steps(self) -> int:
-        """How often the query may ever be answered."""
+    @abstractmethod
+    def describe(self, unit: Unit) -> str:
+        """What is released, and what one unit adds to it, in one sentence that holds every number of the part."""
 
     @property
     def fold(self) -> Literal[0, 1] | None:
         """The fixed half of the units that takes part; None where all do."""
-
-    @property
-    def event(self) -> Event:
-        """The part as an event."""
-
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-
-    def describe(self, unit: Unit) -> str:
-        """What the part does, in plain words, for the guarantee of its plan."""
-
-    def contribution(self, unit: Unit) -> str:
-        """What one unit adds, in plain words that hold every number of the part, for a certificate."""
-
-    def assumptions(self) -> tuple[str, ...]:
-        """What the part takes for granted, beyond any certificate's standing assumptions."""
-
-    def not_protected(self) -> tuple[str, ...]:
-        """What a reader could wrongly believe that the part protects."""
-
-    @property
-    def relations(self) -> tuple[Relation, ...]:
-        """Relations between neighbours under which the part has a proof."""
-
-    @property
-    def sharp(self) -> bool:
-        """Whether a unit that replaces another may move an answer by twice its bound, as the accountants assume."""
+        return None
 
     @property
     def held_out(self) -> int:
         """How many of a unit's episodes the part leaves out, or holds out for itself if it `publishes_logs`."""
-
-    @property
-    def trust(self) -> Trust:
-        """Where noise is added, in the registry's words."""
-
-    @property
-    def publishes_logs(self) -> bool:
-        """Whether beginnings of logs are released, so that policies are protected and logs are not."""
-
-    def validate(self, unit: Unit) -> None:
-        """Raise a PlanError if a number of the part contradicts the unit's population."""
-
-
-class Usual:
-    """What most parts have in common: all units take part, under either relation, and nothing else is assumed."""
-
-    @property
-    def fold(self) -> Literal[0, 1] | None:
-        """See `Part`."""
-        return None
-
-    @property
-    def relations(self) -> tuple[Relation, ...]:
-        """See `Part`."""
-        return EVERY_RELATION
-
-    @property
-    def sharp(self) -> bool:
-        """See `Part`."""
-        return True
-
-    @property
-    def held_out(self) -> int:
-        """See `Part`."""
         return 0
 
     @property
     def trust(self) -> Trust:
-        """See `Part`."""
+        """Where noise is added, in the registry's words."""
         return "Central"
 
     @property
     def publishes_logs(self) -> bool:
-        """See `Part`."""
+        """Whether beginnings of logs are released, so that policies are protected and logs are not."""
         return False
 
-    def assumptions(self) -> tuple[str, ...]:
-        """See `Part`."""
+    def assumptions(self) -> tuple[Clause, ...]:
+        """What the part takes for granted, beyond any certificate's standing assumptions."""
         return ()
 
-    def not_protected(self) -> tuple[str, ...]:
-        """See `Part`."""
+    def not_protected(self) -> tuple[Clause, ...]:
+        """What a reader could wrongly believe that the part protects."""
         return ()
 
-    def validate(self, unit: Unit) -> None:
-        """Nothing of the part depends on the population."""
+    def validate(self, unit: Unit) -> None:  # noqa: B027
+        """Raise a PlanError if a number of the part contradicts the unit's population."""
 
-    @classmethod
-    def from_certified(cls, stated: Mapping[str, Any]) -> Self:
-        """The part that a certificate states; a field with a default may be left out."""
-        part, fields = read(cls, stated), {field.name for field in dataclasses.fields(cast(Any, cls))}
-        for name in stated.keys() - fields:
-            if not hasattr(part, name):
-                raise refused(f"the field {name!r} is unknown", "the fields of a certificate's part")
-            if getattr(part, name) != stated[name]:
-                raise refused(f"the field {name!r} does not describe the numbers", repr(getattr(part, name)))
-        return part
+    def stated(self) -> Part:
+        """The part as a certificate states it: itself, or what is public and enough to price it."""
+        return self
 
 
-class Sum(Part, Protocol):
+class Sum(Part):
     """A part that releases noisy sums of bounded contributions."""
 
-    @property
-    def clip_norm(self) -> float:
-        """C, the largest norm of one unit's contribution to one sum."""
+    laplace: ClassVar[bool] = False
+    """Whether each number is bounded, and gets Laplace noise; else the norm is, and noise is Gaussian."""
 
-    @property
-    def noise_multiplier(self) -> float | None:
-        """sigma; None until calibrated."""
+    if TYPE_CHECKING:
 
-    @property
-    def rows_per_unit(self) -> int:
-        """How many of a unit's rows (or fragments) one contribution is made from at most."""
+        @property
+        def clip_norm(self) -> float:
+            """C, the largest norm of one unit's contribution to one sum."""
 
-    @property
-    def rows(self) -> RowsOf:
-        """Which rows these are."""
+        @property
+        def noise_multiplier(self) -> float | None:
+            """sigma; None until calibrated."""
 
-    @property
-    def horizon(self) -> int:
-        """Rows of a fragment; 1 where single rows are read."""
-
-    @property
-    def held_by(self) -> HeldBy:
-        """See `HeldBy`."""
+        @property
+        def horizon(self) -> int:
+            """Rows of a fragment; 1 where single rows are read."""
 
     @property
     def participation(self) -> float:
         """How probable it is that a unit takes part in one sum; 1/2 in one of two halves, nobody knows which."""
+        return 1.0
 
     @property
     def spread(self) -> float:
         """Scale of the noise in a released sum: a standard deviation, or Laplace's scale."""
+        return calibrated(self.noise_multiplier, self.name) * self.clip_norm
 
-    @property
-    def laplace(self) -> bool:
-        """Whether each number is bounded, and gets Laplace noise; else the norm is, and noise is Gaussian."""
-
+    @abstractmethod
     def expected(self, unit: Unit) -> float:
         """How many units take part in one step, as the public expects: what a sum is divided by."""
 
+    def require(self) -> None:
+        """Raise a PlanError unless what all kinds of sums have is in range."""
+        name, clip, sigma = self.name, self.clip_norm, self.noise_multiplier
+        whole(self, "steps", "rows_per_unit")
+        check(f"{name}.clip_norm", clip, math.isfinite(clip) and clip > 0, "a finite number > 0")
+        check_noise(self)
+        scale = clip * (sigma or 1.0)
+        held = 2.0**-40 <= scale <= 2.0**40
+        check(f"{name}.clip_norm times noise", scale, held, "a scale of the noise that float32 holds")
+        check(f"{name}.rows", self.rows, self.rows in get_args(RowsOf), " or ".join(get_args(RowsOf)))
+        long = type(self.horizon) is int and (self.horizon == 1 or (self.horizon > 1 and self.rows == "drawn"))
+        check(f"{name}.horizon", self.horizon, long, 'a whole number >= 1, and 1 with rows="first"')
 
-class Mechanism(Protocol):
-    """A single release with a proof page: a frozen dataclass of `tacit.privacy.mechanisms`."""
+
+class SingleRelease(Part):
+    """A mechanism that is released once, through the call `release_once`, and has a proof page."""
+
+    steps: ClassVar[int] = 1
+    in_selection: ClassVar[bool] = True
 
     @property
-    def name(self) -> str:
-        """The part's name inside its plan."""
+    @abstractmethod
+    def size(self) -> int:
+        """Numbers of one unit's contribution."""
+
+    @abstractmethod
+    def release(self, chunks: Iterable[Rows], noise: SecretNoise, unit: Unit) -> NDArray[Any]:
+        """What is released of the units in `chunks`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnProof(Part):
+    """A mechanism that is (epsilon, delta)-differentially private by its own proof page, as a certificate states it."""
+
+    kind: Literal["smooth_sensitivity", "noisy_max"]  # of which mechanism
+    name: str  # the part's name inside its plan
+    epsilon: float  # epsilon, delta: of the release
+    delta: float
+    rows_per_unit: int  # how many of a unit's first rows are read
+    rows: ClassVar[RowsOf] = "first"
+    steps: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        whole(self, "rows_per_unit")
+        check(f"{self.name}.epsilon", self.epsilon, 0 < self.epsilon < math.inf, "a finite number > 0")
+        check(f"{self.name}.delta", self.delta, 0 <= self.delta < 1, "a number in [0, 1)")
 
     @property
-    def rows_per_unit(self) -> int:
-        """How many of a unit's rows are read at most."""
+    def event(self) -> EpsilonDeltaEvent:
+        """(epsilon, delta), and more is not known."""
+        return EpsilonDeltaEvent(self.epsilon, self.delta)
 
-    @property
-    def rows(self) -> RowsOf:
-        """Which rows these are."""
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        return (
+            f"one release, to which a {unit.name} contributes by {rows_of(self)}; ({self.epsilon:.6g}, "
+            f"{self.delta:.6g})-differentially private by its own proof"
+        )
 
-    @property
-    def event(self) -> Event:
-        """The release as an event."""
 
-    def certified(self) -> dict[str, Any]:
-        """The parameters as the certificate states them."""
+class Proved(SingleRelease):
+    """A mechanism whose (epsilon, delta) is all that certificates state of it; the rest is in the plan."""
 
-    def contribution(self, unit: Unit) -> str:
-        """What one unit adds, in plain words that hold every number, for a certificate."""
+    rows: ClassVar[RowsOf] = "first"
+
+    if TYPE_CHECKING:
+
+        @property
+        def event(self) -> EpsilonDeltaEvent:
+            """(epsilon, delta), by the proof page."""
+
+    def stated(self) -> OwnProof:
+        """See `Part`."""
+        kind: Any = self.kind
+        epsilon, delta = self.event.epsilon, self.event.delta
+        return OwnProof(kind=kind, name=self.name, epsilon=epsilon, delta=delta, rows_per_unit=self.rows_per_unit)
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        return self.stated().describe(unit)
 
 
 class Plan(Protocol):
@@ -265,17 +276,13 @@ def composed(parts: Sequence[Part]) -> Event:
     return ComposedEvent(events)
 
 
-def read(cls: type[T], stated: Mapping[str, Any]) -> T:
-    """The dataclass with those of its fields that a certificate states; a field with a default may be left out.
-
-    Raises:
-        PlanError: a field is missing, of another type or out of range.
-    """
-    fields = {field.name: field for field in dataclasses.fields(cast(Any, cls))}
-    defaults = {name: field.default for name, field in fields.items() if field.default is not dataclasses.MISSING}
-    for name in fields.keys() - defaults.keys() - stated.keys():
-        raise refused(f"the field {name!r} is missing", "the fields of a certificate's part")
-    return from_json(cls, defaults | {name: value for name, value in stated.items() if name in fields})
+def certified(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """What a certificate, or a ledger, states of each part: its fields; no noise multiplier is no noise."""
+    stated: list[dict[str, Any]] = [to_json(part.stated()) for part in parts]
+    for fields in stated:
+        if fields.get("noise_multiplier", 0.0) is None:
+            fields["noise_multiplier"] = 0.0
+    return stated
 
 
 def publish_logs(parts: Sequence[Part]) -> bool:
@@ -283,47 +290,23 @@ def publish_logs(parts: Sequence[Part]) -> bool:
     return any(part.publishes_logs for part in parts)
 
 
-def neighbours(parts: Sequence[Part], unit: Unit) -> str:
-    """What nobody can tell well, in plain words: something of the logs, or of the policies behind them."""
-    if publish_logs(parts):
-        return f"whether any one {unit.name}'s policy is among those that were learnt from or not"
-    return unit.words()
+def whole(part: Part, *names: str) -> None:
+    """Raise a PlanError unless these fields of a part are whole numbers of at least 1."""
+    for name in names:
+        value = getattr(part, name)
+        check(f"{part.name}.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
 
 
-def besides(parts: Sequence[Part]) -> str:
-    """What somebody must not know besides, as an insertion after "whatever else somebody knows"."""
-    return ", the logs apart" if publish_logs(parts) else ""
-
-
-def certified_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """What the certificate states of each part."""
-    return [part.certified() for part in parts]
-
-
-def check_sum(part: Sum) -> None:
-    """Raise a PlanError unless what all kinds of sums have is in range."""
-    name, sigma = part.name, part.noise_multiplier
-    check(f"{name}.steps", part.steps, part.steps >= 1 and part.steps == int(part.steps), "a whole number >= 1")
-    check(
-        f"{name}.clip_norm", part.clip_norm, math.isfinite(part.clip_norm) and part.clip_norm > 0, "a finite number > 0"
-    )
+def check_noise(part: Any) -> None:
+    """Raise a PlanError unless the noise multiplier of a part is in range."""
+    sigma = part.noise_multiplier
     valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
-    check(f"{name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
-    scale = part.clip_norm * (sigma or 1.0)
-    held = 2.0**-40 <= scale <= 2.0**40
-    check(f"{name}.clip_norm times noise", scale, held, "a scale of the noise that float32 holds")
-    read = type(part.rows_per_unit) is int and part.rows_per_unit >= 1
-    check(
-        f"{name}.rows_per_unit", part.rows_per_unit, read, "a whole number >= 1: nobody teaches anything without a row"
-    )
-    check(f"{name}.rows", part.rows, part.rows in get_args(RowsOf), " or ".join(get_args(RowsOf)))
-    long = type(part.horizon) is int and (part.horizon == 1 or (part.horizon > 1 and part.rows == "drawn"))
-    check(f"{name}.horizon", part.horizon, long, 'a whole number >= 1, and 1 with rows="first"')
+    check(f"{part.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
 
 
-def rows_of(part: Any) -> str:
-    """What one contribution is made from, in plain words, of a sum or a `Mechanism`."""
-    rows, horizon, left = part.rows_per_unit, getattr(part, "horizon", 1), getattr(part, "held_out", 0)
+def rows_of(part: Part) -> str:
+    """What one contribution is made from, in plain words."""
+    rows, horizon, left = part.rows_per_unit, getattr(part, "horizon", 1), part.held_out
     words = f"at most {rows:,} of its rows"
     if horizon > 1:
         words = f"at most {rows:,} fragments of its episodes, of {horizon:,} rows each"

@@ -9,7 +9,6 @@ Proof page: `proofs/federated_sums.md`.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
@@ -27,11 +26,12 @@ from tacit.privacy.accounting.events import (
     ZcdpEvent,
 )
 from tacit.privacy.gradients.clipping import clip_rows
-from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Trust, Usual, calibrated, check_sum, rows_of
+from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Sum, Trust, calibrated, named, rows_of
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.discrete import LARGEST, LARGEST_NUMERATOR
 from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.sentences import Clause, clause
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -46,15 +46,9 @@ as one discrete Gaussian (Kairouz, Liu and Steinke, arXiv:2102.06387, the tau of
 
 MODULUS_BITS = 32
 
-WHO_ANSWERS = "whether a device takes part and answers in time depends on nobody's records, and is not hidden"
-SHARES = (
-    "every device that answers adds its share of the noise as agreed and keeps it secret; of colluding devices, those "
-    "beyond the answers above the floor take their share away"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceSum(Usual):
+class DeviceSum(Sum):
     """T noisy sums over devices that add the noise themselves.
 
     Args:
@@ -74,6 +68,7 @@ class DeviceSum(Usual):
         PlanError: a parameter is outside its range, or the sums would not fit 32 bits.
     """
 
+    kind: Literal["device_sum"] = named("device_sum")
     name: str
     steps: int
     devices: int
@@ -85,13 +80,10 @@ class DeviceSum(Usual):
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
-    kind: ClassVar[str] = "device_sum"
     held_by: ClassVar[HeldBy] = "devices"
-    participation: ClassVar[float] = 1.0
-    laplace: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_sum(self)
+        self.require()
         check(f"{self.name}.noise", self.noise, self.noise in get_args(WhoAdds), " or ".join(get_args(WhoAdds)))
         whole = all(type(n) is int for n in (self.devices, self.floor, self.bits))
         check(f"{self.name}.devices", self.devices, whole and self.devices >= 1, "a whole number >= 1")
@@ -141,35 +133,16 @@ class DeviceSum(Usual):
         return "Federated" if self.shared else "Local"
 
     @property
-    def sampler(self) -> str:
-        """See `Part`."""
-        who = "all devices together" if self.shared else "each device for itself"
-        return f"every device, every step; noise by {who}"
-
-    @property
     def spread(self) -> float:
         """See `Sum`."""
         noise = calibrated(self.noise_multiplier, self.name) * self.clip_norm
         return noise * math.sqrt(self.devices / (self.floor if self.shared else 1))
-
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        return {"kind": self.kind, "sampler": self.sampler, **dataclasses.asdict(self), "rows": self.rows}
 
     def expected(self, unit: Unit) -> float:
         """How many devices there are: what a sum is divided by."""
         return self.devices
 
     def describe(self, unit: Unit) -> str:
-        """See `Part`."""
-        sigma = calibrated(self.noise_multiplier, self.name)
-        who = f"shared among at least {self.floor:,} answers" if self.shared else "of each device for itself"
-        return (
-            f"{self.steps:,} sum(s) over {self.devices:,} devices, each answer bounded to norm {self.clip_norm:g} with "
-            f"its first {self.rows_per_unit:,} row(s), noise multiplier {sigma:.4g}, {who}"
-        )
-
-    def contribution(self, unit: Unit) -> str:
         """See `Part`."""
         scale = calibrated(self.noise_multiplier, self.name) * self.clip_norm
         noise = (
@@ -179,13 +152,13 @@ class DeviceSum(Usual):
             else f"noise of standard deviation {scale:.6g} a number, which its own device adds"
         )
         return (
-            f"{self.name} ({self.kind}): {self.steps:,} sum(s) over at most {self.devices:,} devices; one {unit.name} "
+            f"{self.steps:,} sum(s) over at most {self.devices:,} devices; one {unit.name} "
             f"adds to one sum a vector of norm at most {self.clip_norm:.6g} made from {rows_of(self)}, under {noise}"
         )
 
-    def assumptions(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[Clause, ...]:
         """See `Part`."""
-        return (WHO_ANSWERS, SHARES) if self.shared else (WHO_ANSWERS,)
+        return (clause("who_answers"), *([clause("noise_shares")] if self.shared else []))
 
     def validate(self, unit: Unit) -> None:
         """Raise a PlanError if there are more devices than units."""
@@ -193,7 +166,7 @@ class DeviceSum(Usual):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaplaceSum(Usual):
+class LaplaceSum(Sum):
     """T sums of d numbers a person, each number with Laplace noise of its own (the papers' mechanism).
 
     Args:
@@ -210,6 +183,7 @@ class LaplaceSum(Usual):
         PlanError: a parameter is outside its range.
     """
 
+    kind: Literal["laplace_sum"] = named("laplace_sum")
     name: str
     steps: int
     size: int
@@ -219,16 +193,13 @@ class LaplaceSum(Usual):
     most: int | None = None
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
-    kind: ClassVar[str] = "laplace_sum"
     trust: ClassVar[Trust] = "Local"
-    sampler: ClassVar[str] = "every unit, every step; Laplace noise on each number"
     held_by: ClassVar[HeldBy] = "devices"
-    participation: ClassVar[float] = 1.0
     laplace: ClassVar[bool] = True
     shared: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_sum(self)
+        self.require()
         check(f"{self.name}.size", self.size, type(self.size) is int and self.size >= 1, "a whole number >= 1")
         fewer = self.most is None or (type(self.most) is int and 1 <= self.most <= self.size <= 2**GRID_BITS)
         check(f"{self.name}.most", self.most, fewer, "None, or a whole number from 1 to the size, which is below 2^20")
@@ -246,34 +217,15 @@ class LaplaceSum(Usual):
         scale, numbers = calibrated(self.noise_multiplier, self.name), self.most or self.size
         return SelfComposedEvent(LaplaceEvent(scale), self.steps * numbers) if scale else NonPrivateEvent()
 
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them; `most` where it is set."""
-        fields = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
-        return {"kind": self.kind, "sampler": self.sampler, "noise_multiplier": None, **fields, "rows": self.rows}
-
-    @property
-    def spread(self) -> float:
-        """See `Sum`."""
-        return calibrated(self.noise_multiplier, self.name) * self.bound
-
     def expected(self, unit: Unit) -> float:
         """How many people there are: what a sum is divided by."""
         return unit.size
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        scale = calibrated(self.noise_multiplier, self.name)
-        return (
-            f"{self.steps:,} sum(s) of {self.size:,} numbers a person, each within {self.bound:g}{self._together}, "
-            f"made of its first {self.rows_per_unit:,} row(s), Laplace noise of {scale:.4g} times the bound on every "
-            "number"
-        )
-
-    def contribution(self, unit: Unit) -> str:
-        """See `Part`."""
         scale = calibrated(self.noise_multiplier, self.name) * self.bound
         return (
-            f"{self.name} ({self.kind}): {self.steps:,} sum(s) of {self.size:,} numbers; one {unit.name} adds to each "
+            f"{self.steps:,} sum(s) of {self.size:,} numbers; one {unit.name} adds to each "
             f"number at most {self.bound:.6g} in absolute value{self._together}, made from {rows_of(self)}, under "
             f"Laplace noise of scale {scale:.6g} on each number"
         )

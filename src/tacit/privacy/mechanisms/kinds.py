@@ -1,4 +1,4 @@
-"""Every kind of part that has a proof, by the name that certificates give it, and the one kind that is made of others.
+"""Every kind of part that has a proof, and the one kind that is made of others.
 
 A private selection is the best of a random number of runs, each a whole plan of its own (arXiv 2110.03620); its runs
 are made by `vault.selection`. Proof page: `proofs/selection.md`.
@@ -6,29 +6,55 @@ are made by `vault.selection`. Proof page: `proofs/selection.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
-from tacit.parameters import current_part
 from tacit.privacy.accounting.events import MAX_CANDIDATES, MAX_STOP, Event, Law, SelectionEvent, expected_runs, flatten
-from tacit.privacy.mechanisms.above_threshold import AboveThreshold, CertifiedPrefixes
-from tacit.privacy.mechanisms.base import Part, Plan, Sum, Usual, certified_parts, composed, refused
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold
+from tacit.privacy.mechanisms.base import OwnProof, Part, Plan, RowsOf, composed, named, refused
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.marginals import Marginals
-from tacit.privacy.mechanisms.releases import NoisyHistogram
+from tacit.privacy.mechanisms.releases import NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.responses import RandomizedResponses
-from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, OwnProof, PoissonSum, UserSum
+from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, WeightedStates
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
+from tacit.privacy.sentences import Clause, clause
+from tacit.serialization import Kinds, kinds_of, read
 from tacit.units import Promise, Unit
 from tacit.validation import check
 
-INNER = (PoissonSum, Once, Marginals, TeacherVotes)
-"""Kinds of part that a run of a selection may have."""
+InRun: TypeAlias = PoissonSum | NoisyHistogram | OwnProof | Marginals | TeacherVotes
+"""Parts that a run of a selection may have, as certificates state them."""
+
+
+@dataclass(frozen=True)
+class RunOf:
+    """A run of a selection as a certificate states it: its parts, and of its plan the method alone."""
+
+    method: str
+    stated: tuple[InRun, ...]
+    source: ClassVar[str] = ""
+    promise: ClassVar[Promise | None] = None
+
+    @classmethod
+    def of(cls, plan: Plan) -> Any:
+        """The run of a plan."""
+        parts: Any = tuple(part.stated() for part in plan.parts())
+        return cls(plan.method, parts)
+
+    def parts(self) -> tuple[Part, ...]:
+        """See `Plan`."""
+        return self.stated
+
+
+AnyRun: TypeAlias = Annotated[Plan, Kinds(RunOf)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection(Usual):
+class Selection(Part):
     """The best of a random number of runs.
 
     Args:
@@ -42,14 +68,15 @@ class Selection(Usual):
         PlanError: a parameter is outside its range, or a candidate has parts that cannot be run here.
     """
 
+    kind: Literal["selection"] = named("selection")
     name: str
-    candidates: tuple[Plan, ...]
-    judge: Plan | None
+    candidates: tuple[AnyRun, ...]
+    judge: AnyRun | None
     stop: int
     law: Law
     steps: ClassVar[int] = 1
-    kind: ClassVar[str] = "selection"
-    sampler: ClassVar[str] = "as each run's own parts say"
+    rows_per_unit: ClassVar[int] = 0
+    rows: ClassVar[RowsOf] = "drawn"
 
     def __post_init__(self) -> None:
         whole = type(self.stop) is int and 2 <= self.stop <= MAX_STOP
@@ -57,9 +84,9 @@ class Selection(Usual):
         check(f"{self.name}.law", self.law, self.law in get_args(Law), " or ".join(get_args(Law)))
         count = len(self.candidates)
         check(f"{self.name}.candidates", count, 1 <= count <= MAX_CANDIDATES, f"1 to {MAX_CANDIDATES:,} plans")
+        kinds = ", ".join(kind.__name__ for kind in PARTS if kind.in_selection)
         for plan in self.runs():
-            valid = all(isinstance(part, INNER) for part in plan.parts())
-            kinds = ", ".join(kind.__name__ for kind in INNER)
+            valid = all(part.in_selection for part in plan.parts())
             check(f"{self.name}: {plan.method}", [part.name for part in plan.parts()], valid, f"parts of kinds {kinds}")
 
     def runs(self) -> tuple[Plan, ...]:
@@ -78,136 +105,62 @@ class Selection(Usual):
         leaves = (flatten(composed((*plan.parts(), *judged))) for plan in self.candidates)
         return SelectionEvent(tuple(leaves), self.stop, self.law)
 
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "sampler": self.sampler,
-            "steps": 1,
-            "stop": self.stop,
-            "law": self.law,
-            "held_out": self.held_out,
-            "candidates": [_certified(plan) for plan in self.candidates],
-            "judge": None if self.judge is None else _certified(self.judge),
-        }
-
-    def describe(self, unit: Unit) -> str:
+    def stated(self) -> Selection:
         """See `Part`."""
-        return (
-            f"the best of about {expected_runs(self.stop, self.law):.1f} runs on average (a {self.law} number that "
-            f"stays secret) of {len(self.candidates):,} candidate plans"
-        )
+        judge = None if self.judge is None else RunOf.of(self.judge)
+        return dataclasses.replace(self, candidates=tuple(map(RunOf.of, self.candidates)), judge=judge)
 
     @property
     def how_often(self) -> str:
         """How many runs are made, in plain words."""
         return f"a secret number of runs, {expected_runs(self.stop, self.law):.4g} on average"
 
-    def contribution(self, unit: Unit) -> str:
+    def describe(self, unit: Unit) -> str:
         """See `Part`."""
+        judged = () if self.judge is None else self.judge.parts()
         candidates = [
-            f"candidate {i + 1}: " + "; ".join(part.contribution(unit) for part in plan.parts())
+            f"candidate {i + 1}: " + "; ".join(f"{part.name}: {part.describe(unit)}" for part in plan.parts())
             for i, plan in enumerate(self.candidates)
         ]
-        judged = () if self.judge is None else self.judge.parts()
         return (
-            f"{self.name} ({self.kind}): the best of {self.how_often} ({self.law} with stop {self.stop}), each of one "
-            f"of {len(candidates)} candidates. "
-            + "; ".join([*candidates, *(f"each judged by: {part.contribution(unit)}" for part in judged)])
+            f"the best of {self.how_often} ({self.law} with stop {self.stop}), each of one of {len(candidates)} "
+            "candidates. " + "; ".join([*candidates, *(f"each judged by: {part.describe(unit)}" for part in judged)])
         )
 
-    def assumptions(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[Clause, ...]:
         """See `Part`."""
-        secret = "how many runs a selection made stays secret: nobody timed it, or saw its machine's load or"
-        return (f"{secret} temporary files",)
-
-    @classmethod
-    def from_certified(cls, stated: Mapping[str, Any]) -> Self:
-        """See `Usual`."""
-        judge = stated["judge"]
-        part = cls(
-            name=stated["name"],
-            candidates=tuple(_Run.of(run) for run in stated["candidates"]),
-            judge=None if judge is None else _Run.of(judge),
-            stop=stated["stop"],
-            law=stated["law"],
-        )
-        for name in ("sampler", "steps", "held_out"):
-            if getattr(part, name) != stated[name]:
-                raise refused(f"the field {name!r} does not describe the numbers", repr(getattr(part, name)))
-        return part
+        return (clause("runs_secret"),)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A run of a selection as a certificate states it: its parts, and of its plan the method alone."""
-
-    method: str
-    stated: tuple[Part, ...]
-    source: str = ""
-    promise: Promise | None = None
-
-    @classmethod
-    def of(cls, run: Mapping[str, Any]) -> Any:
-        """The run of these JSON fields."""
-        return cls(run["method"], tuple(part_of(part) for part in run["parts"]))
-
-    def parts(self) -> tuple[Part, ...]:
-        """See `Plan`."""
-        return self.stated
-
-
-def _certified(plan: Plan) -> dict[str, Any]:
-    return {"method": plan.method, "parts": certified_parts(plan.parts())}
-
-
-SUMS: tuple[type[Sum], ...] = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
-MET = (UserSum, RandomizedResponses)
-"""Kinds of part that people are met for, one after another."""
-ADMITTED: tuple[type[Part], ...] = (
-    *(*SUMS, Once, AboveThreshold, Marginals, TeacherVotes, RandomizedResponses, Selection),
+PARTS: tuple[type[Part], ...] = (
+    *(PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum, NoisyHistogram, NoisyMaximum, RegularisedLoss),
+    *(WeightedStates, AboveThreshold, Marginals, TeacherVotes, RandomizedResponses, Selection),
 )
 """Every kind of part that has a proof; no other is admitted to a ledger."""
 
-KINDS: Mapping[str, Callable[[Mapping[str, Any]], Part]] = {
-    PoissonSum.kind: PoissonSum.from_certified,
-    FixedSizeSum.kind: FixedSizeSum.from_certified,
-    UserSum.kind: UserSum.from_certified,
-    DeviceSum.kind: DeviceSum.from_certified,
-    LaplaceSum.kind: LaplaceSum.from_certified,
-    NoisyHistogram.kind: lambda stated: Once(mechanism=NoisyHistogram.from_certified(stated)),
-    "smooth_sensitivity": lambda stated: Once(mechanism=OwnProof.from_certified(stated)),
-    "noisy_max": lambda stated: Once(mechanism=OwnProof.from_certified(stated)),
-    CertifiedPrefixes.kind: CertifiedPrefixes.from_certified,
-    Marginals.kind: Marginals.from_certified,
-    TeacherVotes.kind: TeacherVotes.from_certified,
-    RandomizedResponses.kind: RandomizedResponses.from_certified,
-    Selection.kind: Selection.from_certified,
-}
-"""How the part is rebuilt that a certificate states, by its kind."""
+Stated: TypeAlias = (
+    InRun | FixedSizeSum | UserSum | DeviceSum | LaplaceSum | AboveThreshold | RandomizedResponses | Selection
+)
+"""What certificates state of them: all kinds, those with a proof of their own as `OwnProof`."""
 
+Met: TypeAlias = UserSum | RandomizedResponses
+"""Parts that people are met for, one after another."""
 
-def sums_of(parts: Sequence[Part]) -> tuple[Sum, ...]:
-    """Those of the parts that are noisy sums."""
-    return tuple(part for part in parts if isinstance(part, SUMS))
+_KINDS = tuple(kind for one in get_args(Stated) for kind in kinds_of(one))
 
 
 def part_of(stated: Mapping[str, Any]) -> Part:
-    """The part that a certificate, or a ledger, states; a noise multiplier of None is no noise.
+    """The part that a certificate, or a ledger, states.
 
     Raises:
         PlanError: there is no such part: its kind or a field is unknown or missing, or its numbers contradict each
             other.
     """
     kind = str(stated.get("kind"))
-    if kind not in KINDS:
-        raise refused(f"the field 'kind' is {kind[:80]!r}", "one of " + ", ".join(KINDS))
-    stated = current_part(stated)
-    if "noise_multiplier" in stated and stated["noise_multiplier"] is None:
-        stated = {**stated, "noise_multiplier": 0.0}
+    if kind not in _KINDS:
+        raise refused(f"the field 'kind' is {kind[:80]!r}", "one of " + ", ".join(_KINDS))
     try:
-        return KINDS[kind](stated)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        fields = "a field is missing or of another type"
-        raise refused(f"{fields} ({error})" if isinstance(error, KeyError) else fields, f"a part {kind!r}") from error
+        part: Part = read(Stated, stated)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise refused("a field is missing, unknown or of another type", f"a part {kind!r}") from error
+    return part

@@ -13,7 +13,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from tacit.errors import MechanismError
 from tacit.privacy.accounting.events import Event, GaussianEvent, NonPrivateEvent, SelfComposedEvent, ZcdpEvent
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated, rows_of
-from tacit.privacy.mechanisms.releases import Axis, axes_of, stated_axes
+from tacit.privacy.mechanisms.base import Part, RowsOf, calibrated, check_noise, named, rows_of, whole
+from tacit.privacy.mechanisms.releases import Axes as PublicAxes
+from tacit.privacy.mechanisms.releases import Axis, Bins
 from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
@@ -48,7 +49,7 @@ GRID = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Marginals(Usual):
+class Marginals(Part):
     """T quanta of noisy marginals over all units.
 
     A unit counts by its rows' mean one-hot vector in every marginal: a vector of L1 norm at most 1.
@@ -66,62 +67,46 @@ class Marginals(Usual):
         PlanError: a parameter is outside its range.
     """
 
+    kind: Literal["marginals"] = named("marginals")
     name: str
     steps: int
-    axes: tuple[Axis, ...]
+    axes: PublicAxes
     noise_multiplier: float | None = None
     choices: bool = True
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "drawn"
     sharp: ClassVar[bool] = False
-    kind: ClassVar[str] = "marginals"
-    sampler: ClassVar[str] = "every unit, every measurement"
+    in_selection: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check(f"{self.name}.steps", self.steps, type(self.steps) is int and self.steps >= 1, "a whole number >= 1")
-        sigma = self.noise_multiplier
-        valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
-        check(f"{self.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
-        valid_axes = type(self.axes) is tuple and len(self.axes) >= 1 and all(type(axis) is Axis for axis in self.axes)
-        valid_axes = valid_axes and all(type(axis.edges) is tuple and axis.index >= 0 for axis in self.axes)
+        whole(self, "steps")
+        check_noise(self)
+        valid_axes = type(self.axes) is tuple and len(self.axes) >= 1
+        valid_axes = valid_axes and all(type(axis) in (Axis, Bins) and axis.index >= 0 for axis in self.axes)
+        valid_axes = valid_axes and all(isinstance(axis, Bins) or type(axis.edges) is tuple for axis in self.axes)
         check(f"{self.name}.axes", len(self.axes), valid_axes, "a tuple of Axis, at least one")
         check(f"{self.name}.choices", self.choices, type(self.choices) is bool, "True or False")
         rows = self.rows_per_unit
-        whole = type(rows) is int and 1 <= rows <= GRID
-        check(f"{self.name}.rows_per_unit", rows, whole, f"a whole number from 1 to {GRID:,}")
+        counted = type(rows) is int and 1 <= rows <= GRID
+        check(f"{self.name}.rows_per_unit", rows, counted, f"a whole number from 1 to {GRID:,}")
 
     @property
     def event(self) -> Event:
         """The part as an event."""
         return marginals_event(calibrated(self.noise_multiplier, self.name), self.steps, self.choices)
 
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {"kind": self.kind, "sampler": self.sampler, **fields, "axes": stated_axes(self.axes), "rows": self.rows}
-
-    @classmethod
-    def from_certified(cls, stated: Mapping[str, Any]) -> Self:
-        """See `Usual`."""
-        return super().from_certified({**stated, "axes": axes_of(stated["axes"])})
+    def stated(self) -> Marginals:
+        """See `Part`."""
+        return dataclasses.replace(self, axes=tuple(axis.stated() for axis in self.axes))
 
     def describe(self, unit: Unit) -> str:
-        """See `Part`."""
-        chosen = ", chosen by the exponential mechanism" if self.choices else ""
-        sigma = calibrated(self.noise_multiplier, self.name)
-        return (
-            f"at most {self.steps:,} noisy marginals of {len(self.axes):,} columns in public bins{chosen}, each unit "
-            f"of weight 1 with {self.rows_per_unit:,} row(s), noise multiplier {sigma:.4g}"
-        )
-
-    def contribution(self, unit: Unit) -> str:
         """See `Part`."""
         chosen = "; which marginals is chosen by the exponential mechanism" if self.choices else ""
         sigma = calibrated(self.noise_multiplier, self.name)
         return (
-            f"{self.name} ({self.kind}): noisy counts of public bins over every {unit.name} that take {self.steps:,} "
-            f"steps in all; one {unit.name} adds at most 1 to the counts of one measurement together, with "
-            f"{rows_of(self)}, under noise of standard deviation {sigma:.6g} / "
+            f"noisy counts of public bins of {len(self.axes):,} columns over every {unit.name} that take "
+            f"{self.steps:,} steps in all; one {unit.name} adds at most 1 to the counts of one measurement together, "
+            f"with {rows_of(self)}, under noise of standard deviation {sigma:.6g} / "
             f"sqrt(c) a count where it takes c steps (4 sqrt(P) times as much on P distances from independence){chosen}"
         )
 
@@ -197,7 +182,7 @@ class Cells:
     def __init__(self, part: Marginals, rows: Mapping[str, np.ndarray]) -> None:
         # rows: at most L rows of all units, each column [U, L, ...] with `mask` [U, L]
         mask = rows["mask"]
-        self._bins = tuple(len(axis.edges) - 1 for axis in part.axes)
+        self._bins = tuple(axis.bins for axis in part.axes)
         self._codes = [_codes(axis, rows)[mask] for axis in part.axes]
         each = np.floor(GRID / np.maximum(1, mask.sum(axis=1))) / GRID
         self._weights = None if part.rows_per_unit == 1 else np.repeat(each, mask.sum(axis=1))
@@ -261,7 +246,7 @@ def require(part: Marginals, query: Query) -> None:
     elif not isinstance(query, Marginal):
         _must(False, part, "a Marginal, a Dependence or a Choice")
     _must(type(query.quanta) is int and 1 <= query.quanta <= part.steps, part, f"from 1 to {part.steps:,} quanta")
-    bins = [len(axis.edges) - 1 for axis in part.axes]
+    bins = [axis.bins for axis in part.axes]
     for i, axes in enumerate(groups):
         valid_axes = type(axes) is tuple and all(type(axis) is int and 0 <= axis < len(bins) for axis in axes)
         _must(valid_axes and 1 <= len(axes) == len(set(axes)), part, "axes of the part, each once")

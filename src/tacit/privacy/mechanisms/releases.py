@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,32 @@ from numpy.typing import NDArray
 from tacit.errors import PlanError
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, Event, GaussianEvent
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.base import RowsOf, Summary, Usual
-from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved, contribution_to_sums
+from tacit.privacy.mechanisms.base import Proved, RowsOf, SingleRelease, Summary, check_noise, named, rows_of, whole
 from tacit.privacy.noise.lattice import NoiseSource, add_noise
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.serialization import Kinds
 from tacit.units import Unit
 from tacit.validation import check
+
+MOST_BINS = 2**20
+"""Bins of one axis that a certificate may state."""
+
+
+@dataclass(frozen=True)
+class Bins:
+    """An axis as a certificate states it: which coordinate, and how many bins; the guarantee depends on no edge."""
+
+    column: str
+    index: int
+    bins: int
+
+    def __post_init__(self) -> None:
+        check("axes", self.index, self.index >= 0, "a coordinate")
+        check("axes", self.bins, 1 <= self.bins <= MOST_BINS, f"from 1 to {MOST_BINS:,} bins")
+
+    def stated(self) -> Any:
+        """Itself."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -47,22 +67,21 @@ class Axis:
             remedy = "take them from the declared bounds, never from the data"
             raise PlanError(what, where=f"Axis({self.column!r}, {self.index})", expected=expected, remedy=remedy)
 
+    @property
+    def bins(self) -> int:
+        """How many there are."""
+        return len(self.edges) - 1
 
-def stated_axes(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:
-    """Public bins as a certificate states them: how many, and of which column."""
-    return [{"column": axis.column, "index": axis.index, "bins": len(axis.edges) - 1} for axis in axes]
+    def stated(self) -> Any:
+        """The axis as a certificate states it."""
+        return Bins(self.column, self.index, self.bins)
 
 
-def axes_of(stated: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Axes that a certificate states; it names no edges, which the guarantee does not depend on: one bin each."""
-    stated = list(stated)
-    for axis in stated:
-        check("axes", sorted(axis), axis.keys() <= {"column", "index", "bins"}, "column, index and bins")
-    return [{"column": axis["column"], "index": axis.get("index", 0), "edges": [0.0, 1.0]} for axis in stated]
+Axes: TypeAlias = tuple[Annotated[Axis, Kinds(Bins)], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyHistogram(Usual):
+class NoisyHistogram(SingleRelease):
     """For every axis, the share of units in each bin, with Gaussian noise; shape [sum of bins].
 
     A unit's contribution is, per axis, the mean one-hot vector of its (at most `rows_per_unit`) rows: it has L1 norm 1
@@ -74,25 +93,22 @@ class NoisyHistogram(Usual):
     Source: the Gaussian mechanism (Dwork & Roth 2014, theorem A.1; exact curve: Balle & Wang, arXiv:1805.06530).
     """
 
+    kind: Literal["noisy_histogram"] = named("noisy_histogram")
     name: str
-    axes: tuple[Axis, ...]
+    axes: Axes
     noise_multiplier: float
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "drawn"
-    kind: ClassVar[str] = "noisy_histogram"
-    sampler: ClassVar[str] = EVERY_UNIT[1]
-    steps: ClassVar[int] = 1
-    sampling_rate: ClassVar[float] = 1.0
 
-    @classmethod
-    def from_certified(cls, stated: Mapping[str, Any]) -> Self:
-        """See `Usual`."""
-        return super().from_certified({**stated, "axes": axes_of(stated["axes"])})
+    def __post_init__(self) -> None:
+        whole(self, "rows_per_unit")
+        check_noise(self)
+        check(f"{self.name}.axes", len(self.axes), len(self.axes) >= 1, "at least one axis")
 
     @property
     def size(self) -> int:
         """Number of bins over all axes."""
-        return sum(len(axis.edges) - 1 for axis in self.axes)
+        return sum(axis.bins for axis in self.axes)
 
     @property
     def clip_norm(self) -> float:
@@ -104,22 +120,18 @@ class NoisyHistogram(Usual):
         """One Gaussian event."""
         return GaussianEvent(self.noise_multiplier)
 
-    def certified(self) -> dict[str, Any]:
-        """The parameters as the certificate states them."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "axes"}
-        return {
-            "kind": self.kind,
-            "sampler": self.sampler,
-            "steps": self.steps,
-            "sampling_rate": self.sampling_rate,
-            "clip_norm": self.clip_norm,
-            **fields,
-            "axes": stated_axes(self.axes),
-        }
-
-    def contribution(self, unit: Unit) -> str:
+    def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        return contribution_to_sums(self, unit, "sampled at rate 1")
+        scale = self.noise_multiplier * self.clip_norm
+        return (
+            f"one noisy histogram over every {unit.name}, of {self.size:,} bins; one {unit.name} adds to it a vector "
+            f"of norm at most {self.clip_norm:.6g} made from {rows_of(self)}, under noise of standard deviation "
+            f"{scale:.6g} a bin"
+        )
+
+    def stated(self) -> NoisyHistogram:
+        """See `Part`."""
+        return dataclasses.replace(self, axes=tuple(axis.stated() for axis in self.axes))
 
     def contributions(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
         """Rows [U, L, ...] with mask [U, L] -> contributions [U, size]."""
@@ -130,7 +142,7 @@ class NoisyHistogram(Usual):
         for axis in self.axes:
             values = rows[axis.column]
             values = values[..., axis.index] if values.ndim == 3 else values
-            bins = len(axis.edges) - 1
+            bins = axis.bins
             chosen = np.clip(np.searchsorted(axis.edges, values, side="right") - 1, 0, bins - 1)
             np.add.at(result, (np.arange(len(mask))[:, None], start + chosen), weight)
             start += bins
@@ -176,9 +188,7 @@ class NoisyMaximum(Proved):
         PlanError: a parameter is out of range.
     """
 
-    kind: ClassVar[str] = "noisy_max"
-    rows: ClassVar[RowsOf] = "first"
-
+    kind: Literal["noisy_max"] = named("noisy_max")
     name: str
     scores: Summary
     candidates: int
@@ -199,21 +209,6 @@ class NoisyMaximum(Proved):
     def event(self) -> EpsilonDeltaEvent:
         """(epsilon, 0), by the proof page."""
         return EpsilonDeltaEvent(self.epsilon, 0.0)
-
-    def certified(self) -> dict[str, Any]:
-        """The parameters as the certificate states them."""
-        return {
-            "kind": self.kind,
-            "sampler": EVERY_UNIT[1],
-            "name": self.name,
-            "steps": 1,
-            "rows_per_unit": self.rows_per_unit,
-            "rows": self.rows,
-            "epsilon": self.epsilon,
-            "delta": 0.0,
-            "candidates": self.candidates,
-            "scores": "in [0, 1]",
-        }
 
     def contributions(self, rows: Mapping[str, np.ndarray]) -> NDArray[np.float64]:
         """Rows [U, L, ...] -> [U, K], each unit's scores in [0, 1], multiples of 1 / GRID.

@@ -9,16 +9,15 @@ throws the coins and is trusted. Proof page: `proofs/policy_gradient.md`, lemma 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, Event, NonPrivateEvent, SelfComposedEvent
-from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated, rows_of
+from tacit.privacy.mechanisms.base import HeldBy, Part, RowsOf, calibrated, named, rows_of, whole
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 from tacit.validation import check
@@ -31,7 +30,7 @@ _UP = 1 + 2.0**-40  # more than the rounding of the chance
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomizedResponses(Usual):
+class RandomizedResponses(Part):
     """T rounds of answers, yes or no, of people who are met one after another, each turned round by itself.
 
     For a `UserVault`, whose register keeps the bound on how often one person answers.
@@ -50,6 +49,7 @@ class RandomizedResponses(Usual):
         PlanError: a parameter is outside its range.
     """
 
+    kind: Literal["randomized_responses"] = named("randomized_responses")
     name: str
     steps: int
     users: int
@@ -59,12 +59,11 @@ class RandomizedResponses(Usual):
     participations: int = 1
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
-    kind: ClassVar[str] = "randomized_responses"
+    held_by: ClassVar[HeldBy] = "visitors"
+    sharp: ClassVar[bool] = False  # an answer of no bounded number is replaced, but one of two
 
     def __post_init__(self) -> None:
-        for name in ("steps", "users", "answers", "rows_per_unit", "participations"):
-            value = getattr(self, name)
-            check(f"{self.name}.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
+        whole(self, "steps", "users", "answers", "rows_per_unit", "participations")
         m = self.noise_multiplier
         valid = m is None or (type(m) in (int, float) and (m == 0 or 1 / 500 <= m <= 1e6))
         check(f"{self.name}.noise_multiplier", m, valid, "0, a number from 1/500 to 1e6, or None until calibrated")
@@ -80,18 +79,6 @@ class RandomizedResponses(Usual):
         return SelfComposedEvent(EpsilonDeltaEvent(1 / m, 0.0), self.answers * self.participations)
 
     @property
-    def sampler(self) -> str:
-        """See `Part`."""
-        return (
-            f"everyone who comes, each in at most {self.participations:,} rounds, as a register of contributions keeps"
-        )
-
-    @property
-    def sharp(self) -> bool:
-        """See `Part`; an answer of no bounded number is replaced, but one of two."""
-        return False
-
-    @property
     def chance(self) -> float:
         """q, how probable it is that an answer is turned round."""
         m = calibrated(self.noise_multiplier, self.name)
@@ -103,28 +90,16 @@ class RandomizedResponses(Usual):
         m = calibrated(self.noise_multiplier, self.name)
         return 1.0 if m == 0 else math.tanh(0.5 / m)
 
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        return {"kind": self.kind, "sampler": self.sampler, **dataclasses.asdict(self), "rows": self.rows}
-
     def describe(self, unit: Unit) -> str:
-        """See `Part`."""
-        return (
-            f"{self.steps:,} round(s) of answers of {unit.name}(s) met in {self.users:,} places each, everyone in at "
-            f"most {self.participations:,}, with at most {self.answers:,} answer(s) each, every one turned round with "
-            f"probability {self.chance:.4g} before it leaves the vault"
-        )
-
-    def contribution(self, unit: Unit) -> str:
         """See `Part`."""
         m = calibrated(self.noise_multiplier, self.name)
         price = f"one answer costs epsilon {1 / m:.6g}" if m else "nothing is private"
         return (
-            f"{self.name} ({self.kind}): {self.steps:,} round(s) of answers, each of the {unit.name}(s) that are met "
+            f"{self.steps:,} round(s) of answers, each of the {unit.name}(s) that are met "
             f"in {self.users:,} public places; one {unit.name} gives at most {self.answers:,} answer(s) of 1 or -1 in "
-            f"at most {self.participations:,} of them, made from {rows_of(self)} of that meeting; each answer is "
-            f"turned round with probability {self.chance:.6g}, so that {price}, and where there is none a "
-            "fair coin stands in its place"
+            f"at most {self.participations:,} of them, made from {rows_of(self)} of that meeting; "
+            f"each answer is turned round with probability {self.chance:.6g}, so that {price}, and where there is none "
+            "a fair coin stands in its place"
         )
 
     def randomized(self, answers: NDArray[np.float64], noise: SecretNoise) -> NDArray[np.int8]:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting.events import EpsilonDeltaEvent
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.mechanisms.base import RowsOf
+from tacit.privacy.mechanisms.base import Proved, named
 from tacit.privacy.mechanisms.releases import Axis
-from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved
 from tacit.privacy.noise.lattice import NoiseSource
 from tacit.units import Unit
 from tacit.validation import check
@@ -99,10 +98,7 @@ class Visits:
 class _SmoothLeastSquares(Proved):
     """What both regressions share: their public parameters, the first visits, and Gaussian noise."""
 
-    kind: ClassVar[str] = "smooth_sensitivity"
-    rows: ClassVar[RowsOf] = "first"
-    regression: ClassVar[str]
-
+    kind: Literal["smooth_sensitivity"] = named("smooth_sensitivity")
     name: str
     visits: Visits
     features: tuple[tuple[float, ...], ...]
@@ -156,26 +152,6 @@ class _SmoothLeastSquares(Proved):
         """What psi, the squared sensitivity, loses a step: e^(-2 beta) suffices, e^(-beta) is published."""
         return math.exp(-(2.0 if self.constants == "tight" else 1.0) * self.beta)
 
-    def certified(self) -> dict[str, Any]:
-        """The parameters as the certificate states them."""
-        return {
-            "kind": self.kind,
-            "sampler": EVERY_UNIT[1],
-            "name": self.name,
-            "steps": 1,
-            "regression": self.regression,
-            "rows_per_unit": self.rows_per_unit,
-            "rows": self.rows,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "constants": self.constants,
-            "states": self.visits.states,
-            "features": self._phi.shape[1],
-            "gamma": self.visits.gamma,
-            "return_low": self.visits.low,
-            "return_high": self.visits.high,
-        }
-
     def contributions(self, rows: Rows) -> Float64:
         """Rows [U, L, ...] -> [U, 2, S], each unit's first visits (`Visits`)."""
         return self.visits(rows)
@@ -221,8 +197,6 @@ class WeightedStates(_SmoothLeastSquares):
         PlanError: a parameter is out of range.
     """
 
-    regression: ClassVar[str] = "DP-LSW"
-
     def psi(self, counts: Float64) -> float:
         """Smooth bound of sum_s w_s / max(|X_s|, 1)^2 at the visit counts [S]."""
         away = np.arange(int(counts.max(initial=0)) + 1.0)
@@ -267,8 +241,6 @@ class RegularisedLoss(_SmoothLeastSquares):
     Raises:
         PlanError: a parameter is out of range.
     """
-
-    regression: ClassVar[str] = "DP-LSL"
 
     ridge: float
 

@@ -1,41 +1,25 @@
-"""Noisy sums of clipped contributions, over samples of units or over people who are met, and single releases."""
+"""Noisy sums of clipped contributions, over samples of units or over people who are met."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from tacit.privacy.accounting.events import (
-    EpsilonDeltaEvent,
     Event,
     GaussianEvent,
     PoissonSampledEvent,
     SampledWithoutReplacementEvent,
     SelfComposedEvent,
 )
-from tacit.privacy.mechanisms.base import (
-    HeldBy,
-    Mechanism,
-    RowsOf,
-    Sum,
-    Usual,
-    calibrated,
-    check_sum,
-    read,
-    refused,
-    rows_of,
-)
+from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Sum, calibrated, named, rows_of
 from tacit.privacy.noise.correlated import Correlation
 from tacit.units import Unit
 from tacit.validation import check
 
-EVERY_UNIT = ("every unit, every step", "every unit, once")
-
 
 @dataclass(frozen=True, kw_only=True)
-class PoissonSum(Usual):
+class PoissonSum(Sum):
     """T noisy sums of clipped contributions, each over a fresh Poisson sample of units.
 
     Args:
@@ -57,6 +41,7 @@ class PoissonSum(Usual):
         PlanError: a parameter is outside its range.
     """
 
+    kind: Literal["poisson_sum"] = named("poisson_sum")
     name: str
     steps: int
     sampling_rate: float
@@ -67,10 +52,8 @@ class PoissonSum(Usual):
     horizon: int = 1
     fold: Literal[0, 1] | None = None
     held_out: int = 0
-    kind: ClassVar[str] = "poisson_sum"
-    held_by: ClassVar[HeldBy] = "curator"
-    laplace: ClassVar[bool] = False
     shared: ClassVar[bool] = False
+    in_selection: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check(f"{self.name}.sampling_rate", self.sampling_rate, 0 < self.sampling_rate <= 1, "a probability in (0, 1]")
@@ -83,7 +66,7 @@ class PoissonSum(Usual):
             whole and (self.fold is None or not self.held_out),
             "a whole number >= 0, and 0 with a fold",
         )
-        check_sum(self)
+        self.require()
 
     @property
     def event(self) -> Event:
@@ -93,28 +76,9 @@ class PoissonSum(Usual):
         return SelfComposedEvent(step, self.steps)
 
     @property
-    def sampler(self) -> str:
-        """See `Part`."""
-        return EVERY_UNIT[0] if self.sampling_rate == 1 else "Poisson: each unit independently, fresh every step"
-
-    @property
     def participation(self) -> float:
         """See `Sum`."""
         return self.sampling_rate if self.fold is None else 0.5
-
-    @property
-    def spread(self) -> float:
-        """See `Sum`."""
-        return calibrated(self.noise_multiplier, self.name) * self.clip_norm
-
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        fields = dataclasses.asdict(self)
-        if not self.held_out:
-            del fields["held_out"]
-        if self.horizon == 1:
-            del fields["horizon"]
-        return {"kind": self.kind, "sampler": self.sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
         """How many units take part in one step, as the public expects: what a sum is divided by."""
@@ -122,24 +86,15 @@ class PoissonSum(Usual):
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        if self.sampling_rate == 1:
-            sampled = f"every {unit.name}" if self.fold is None else f"every {unit.name} of one fixed half"
-        else:
-            sampled = (
-                f"Poisson samples at rate {self.sampling_rate:.4g} (about {self.expected(unit):,.0f} of {unit.size:,})"
-            )
-        return _describe_sum(self, unit, sampled)
-
-    def contribution(self, unit: Unit) -> str:
-        """See `Part`."""
-        sampled = f"sampled at rate {self.sampling_rate:.6g}"
+        rate = self.sampling_rate
+        sample = f"a Poisson sample of {unit.name}s at rate {rate:.6g}" if rate < 1 else f"every {unit.name}"
         if self.fold is not None:
-            sampled += f", if the {unit.name} is in half {self.fold} of two, fixed by a keyed hash of its id or rows"
-        return contribution_to_sums(self, unit, sampled)
+            sample += f" of half {self.fold} of two, which a keyed hash of the id or rows decides"
+        return described(self, unit, sample)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedSizeSum(Usual):
+class FixedSizeSum(Sum):
     """T noisy sums of clipped contributions, each over a fresh sample of fixed size; for the relation `replace_one`.
 
     The sample is `batch_size` of the `population` places, without replacement; places that hold no unit add nothing.
@@ -157,6 +112,7 @@ class FixedSizeSum(Usual):
         PlanError: a parameter is outside its range.
     """
 
+    kind: Literal["fixed_size_sum"] = named("fixed_size_sum")
     name: str
     steps: int
     batch_size: int
@@ -166,9 +122,6 @@ class FixedSizeSum(Usual):
     rows_per_unit: int = 1
     rows: RowsOf = "drawn"
     horizon: int = 1
-    kind: ClassVar[str] = "fixed_size_sum"
-    held_by: ClassVar[HeldBy] = "curator"
-    laplace: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check(
@@ -177,7 +130,7 @@ class FixedSizeSum(Usual):
             1 <= self.batch_size <= self.population,
             "from 1 to the population",
         )
-        check_sum(self)
+        self.require()
 
     @property
     def event(self) -> Event:
@@ -186,27 +139,9 @@ class FixedSizeSum(Usual):
         return SelfComposedEvent(SampledWithoutReplacementEvent(self.population, self.batch_size, gaussian), self.steps)
 
     @property
-    def sampler(self) -> str:
-        """See `Part`."""
-        places = f"{self.batch_size:,} of {self.population:,} slots"
-        return f"fixed size: {places}, drawn without replacement, fresh every step"
-
-    @property
     def participation(self) -> float:
         """See `Sum`."""
         return self.batch_size / self.population
-
-    @property
-    def spread(self) -> float:
-        """See `Sum`."""
-        return calibrated(self.noise_multiplier, self.name) * self.clip_norm
-
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        fields = dataclasses.asdict(self)
-        if self.horizon == 1:
-            del fields["horizon"]
-        return {"kind": self.kind, "sampler": self.sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
         """How many places one step draws: what a sum is divided by."""
@@ -214,11 +149,8 @@ class FixedSizeSum(Usual):
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        return _describe_sum(self, unit, f"{self.batch_size:,} of {unit.size:,} places drawn without replacement")
-
-    def contribution(self, unit: Unit) -> str:
-        """See `Part`."""
-        return contribution_to_sums(self, unit, self.sampler)
+        places = f"{self.batch_size:,} of {self.population:,} places"
+        return described(self, unit, f"a sample of fixed size ({places}, drawn without replacement)")
 
     def validate(self, unit: Unit) -> None:
         """Raise a PlanError unless the population is the unit's."""
@@ -226,7 +158,7 @@ class FixedSizeSum(Usual):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UserSum(Usual):
+class UserSum(Sum):
     """T noisy sums over people who are met one after another, each of them in at most `participations` of the T.
 
     For a `UserVault`, whose register keeps that bound. What one person adds to all T sums together is then bounded,
@@ -249,6 +181,7 @@ class UserSum(Usual):
         PlanError: a parameter is outside its range.
     """
 
+    kind: Literal["user_sum"] = named("user_sum")
     name: str
     steps: int
     users: int
@@ -260,10 +193,7 @@ class UserSum(Usual):
     decay: tuple[float, ...] = (1.0,)
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
-    kind: ClassVar[str] = "user_sum"
     held_by: ClassVar[HeldBy] = "visitors"
-    participation: ClassVar[float] = 1.0
-    laplace: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         whole = all(type(n) is int and n >= 1 for n in (self.users, self.participations))
@@ -273,28 +203,12 @@ class UserSum(Usual):
         plain = self.decay == (1.0,) or self.correlation == "toeplitz"
         rates = plain and len(self.decay) >= 1 and all(0 <= rate <= 1 for rate in self.decay)
         check(f"{self.name}.decay", self.decay, rates, 'rates in [0, 1]; (1.0,) unless the correlation is "toeplitz"')
-        check_sum(self)
+        self.require()
 
     @property
     def event(self) -> Event:
         """The part as an event: one Gaussian, however many sums there are."""
         return GaussianEvent(calibrated(self.noise_multiplier, self.name))
-
-    @property
-    def sampler(self) -> str:
-        """See `Part`."""
-        most = f"each in at most {self.participations:,} of the sums"
-        return f"everyone who comes, {most}, as a register of contributions keeps"
-
-    @property
-    def spread(self) -> float:
-        """See `Sum`; times the sensitivity of `privacy.noise.correlated`, over all sums together."""
-        return calibrated(self.noise_multiplier, self.name) * self.clip_norm
-
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        fields = dataclasses.asdict(self) | {"decay": list(self.decay), "rows": self.rows}
-        return {"kind": self.kind, "sampler": self.sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
         """How many people are expected for one sum: what it is divided by."""
@@ -303,121 +217,27 @@ class UserSum(Usual):
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         return (
-            f"{self.steps:,} noisy sum(s) over about {self.users:,} {unit.name}(s) met for each, everyone in at most "
-            f"{self.participations:,}, bounded to norm {self.clip_norm:g} with {self.rows_per_unit:,} row(s) a "
-            f"meeting, {self.correlation} noise of multiplier {calibrated(self.noise_multiplier, self.name):.4g} in all"
-        )
-
-    def contribution(self, unit: Unit) -> str:
-        """See `Part`."""
-        return (
-            f"{self.name} ({self.kind}): {self.steps:,} noisy sum(s), each over all {unit.name}(s) that are met for it "
-            f"({self.users:,} are expected, however many come); one {unit.name} adds to at most "
-            f"{self.participations:,} of them a vector of norm at most "
-            f"{self.clip_norm:.6g} made from {rows_of(self)} of that meeting, under {self.correlation} noise of a "
-            f"standard deviation of {calibrated(self.noise_multiplier, self.name):.6g} times the largest norm of all "
-            "it adds"
+            f"{self.steps:,} noisy sum(s), each over all {unit.name}(s) that are met for it ({self.users:,} are "
+            f"expected, however many come); one {unit.name} adds to at most {self.participations:,} of them, as a "
+            f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g} made from {rows_of(self)} "
+            f"of that meeting, under {self.correlation} noise of a standard deviation of "
+            f"{calibrated(self.noise_multiplier, self.name):.6g} times the largest norm of all it adds{_matched(self)}"
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Once(Usual):
-    """One release of a mechanism from `tacit.privacy.mechanisms`, through the call `release_once`."""
-
-    mechanism: Mechanism
-    steps: ClassVar[int] = 1
-
-    @property
-    def name(self) -> str:
-        """The mechanism's name inside its plan."""
-        return self.mechanism.name
-
-    @property
-    def kind(self) -> str:
-        """The mechanism's kind."""
-        return str(self.certified()["kind"])
-
-    @property
-    def sampler(self) -> str:
-        """See `Part`."""
-        return EVERY_UNIT[1]
-
-    @property
-    def event(self) -> Event:
-        """The mechanism's event."""
-        return self.mechanism.event
-
-    def certified(self) -> dict[str, Any]:
-        """The mechanism's parameters as the certificate states them."""
-        return self.mechanism.certified()
-
-    def describe(self, unit: Unit) -> str:
-        """See `Part`."""
-        return "one release"
-
-    def contribution(self, unit: Unit) -> str:
-        """See `Part`."""
-        return self.mechanism.contribution(unit)
-
-
-class Proved:
-    """A mechanism that is (epsilon, delta)-differentially private by its own proof page."""
-
-    def contribution(self: Any, unit: Unit) -> str:
-        """See `Part`."""
-        return (
-            f"{self.name} ({self.kind}): one release, to which a {unit.name} contributes by {rows_of(self)}; "
-            f"({self.event.epsilon:.6g}, {self.event.delta:.6g})-differentially private by its own proof"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnProof(Proved):
-    """A mechanism that is (epsilon, delta)-differentially private by its own proof page, as a certificate states it."""
-
-    kind: str  # of which mechanism
-    name: str  # the part's name inside its plan
-    epsilon: float  # epsilon, delta: of the release
-    delta: float
-    rows_per_unit: int  # rows_per_unit, rows: what one contribution is made from
-    rows: RowsOf = "drawn"
-
-    @classmethod
-    def from_certified(cls, stated: Mapping[str, Any]) -> OwnProof:
-        """The mechanism that a certificate states; what it says beyond these fields is the mechanism's own."""
-        for name, only in (("steps", 1), ("fold", None)):
-            if stated.get(name) != only:
-                raise refused(f"the field {name!r} is not {only}", "one release of all units")
-        if stated["sampler"] not in EVERY_UNIT:
-            raise refused("the field 'sampler' does not describe the numbers", EVERY_UNIT[1])
-        return read(cls, stated)
-
-    @property
-    def event(self) -> EpsilonDeltaEvent:
-        """(epsilon, delta), and more is not known."""
-        return EpsilonDeltaEvent(self.epsilon, self.delta)
-
-    def certified(self) -> dict[str, Any]:
-        """The parameters as the certificate states them, but for the mechanism's own."""
-        return {"sampler": EVERY_UNIT[1], "steps": 1, **dataclasses.asdict(self)}
-
-
-def contribution_to_sums(part: Any, unit: Unit, sampled: str) -> str:
-    """What one unit adds to sums with Gaussian noise, in plain words that hold every number."""
+def described(part: Sum, unit: Unit, sample: str) -> str:
+    """What sums over samples of units are, and what one unit adds to them."""
     scale = calibrated(part.noise_multiplier, part.name) * part.clip_norm
     return (
-        f"{part.name} ({part.kind}): {part.steps:,} noisy sum(s); one {unit.name} adds to one sum a vector of "
-        f"norm at most {part.clip_norm:.6g} made from {rows_of(part)}, {sampled}, "
-        f"under noise of standard deviation {scale:.6g} a number"
+        f"{part.steps:,} noisy sum(s) over {sample}, fresh every step; one {unit.name} adds to one sum a vector of "
+        f"norm at most {part.clip_norm:.6g} made from {rows_of(part)}, under noise of standard deviation {scale:.6g} a "
+        "number"
     )
 
 
-def _describe_sum(part: Sum, unit: Unit, sampled: str) -> str:
-    """What a sum over a sample of units does."""
+def _matched(part: UserSum) -> str:
     return (
-        f"{part.steps:,} noisy sum(s) over {sampled}, each {unit.name} bounded to norm {part.clip_norm:g} with "
-        f"{'its first ' if part.rows == 'first' else ''}{part.rows_per_unit:,} "
-        f"{'row(s)' if part.horizon == 1 else f'fragment(s) of {part.horizon:,} rows'} a step, "
-        f"{f'{part.held_out} episode(s) of each left out, ' if part.held_out else ''}"
-        f"noise multiplier {calibrated(part.noise_multiplier, part.name):.4g}"
+        ""
+        if part.decay == (1.0,)
+        else f", matched to sums that fade at {', '.join(f'{rate:g}' for rate in part.decay)}"
     )

@@ -171,9 +171,9 @@ def overflow_delta(trajectories: int, held_out: int, experts: int, epsilon: floa
     return min(1.0, 2 * (1 + math.exp(epsilon)) * overflow(trajectories, held_out, experts))
 
 
-def least_held_out(trajectories: int, experts: int, epsilon_total: float, delta: float) -> int:
-    """The smallest r for which `overflow_delta` is at most `delta`."""
-    for fresh in range(1, trajectories + 1):
+def least_held_out(trajectories: int, experts: int, epsilon_total: float, delta: float, *, most: int) -> int:
+    """The smallest r up to `most` for which `overflow_delta` is at most `delta`."""
+    for fresh in range(1, min(trajectories, most) + 1):
         if overflow_delta(trajectories, fresh, experts, epsilon_total) <= delta:
             return fresh
     what, expected = f"no hold-out makes overflow as rare as {delta:.3g}", "a positive delta for it"

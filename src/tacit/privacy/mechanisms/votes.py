@@ -9,19 +9,18 @@ Proof page: `proofs/teachers.md`.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 from tacit.privacy.accounting.events import Event, GaussianEvent, SelfComposedEvent
-from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated
+from tacit.privacy.mechanisms.base import Part, RowsOf, calibrated, check_noise, named, whole
 from tacit.units import Unit
 from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)
-class TeacherVotes(Usual):
+class TeacherVotes(Part):
     """T batches of noisy counts of votes.
 
     Args:
@@ -39,6 +38,7 @@ class TeacherVotes(Usual):
         PlanError: a parameter is outside its range.
     """
 
+    kind: Literal["teacher_votes"] = named("teacher_votes")
     name: str
     steps: int
     queries: int
@@ -52,18 +52,11 @@ class TeacherVotes(Usual):
     rows: ClassVar[RowsOf] = "drawn"
     horizon: ClassVar[int] = 1
     sharp: ClassVar[bool] = False
-    kind: ClassVar[str] = "teacher_votes"
-    sampler: ClassVar[str] = (
-        "every unit, every step; each unit belongs to one of the teachers, dealt out at random once a run"
-    )
+    in_selection: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("steps", "queries", "teachers", "width", "updates", "batch_size"):
-            value = getattr(self, name)
-            check(f"{self.name}.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
-        sigma = self.noise_multiplier
-        valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
-        check(f"{self.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
+        whole(self, "steps", "queries", "teachers", "width", "updates", "batch_size")
+        check_noise(self)
         rate = self.learning_rate
         check(f"{self.name}.learning_rate", rate, math.isfinite(rate) and rate > 0, "a finite number > 0")
 
@@ -72,25 +65,11 @@ class TeacherVotes(Usual):
         """The part as an event: a Gaussian a batch, data-independent."""
         return SelfComposedEvent(GaussianEvent(calibrated(self.noise_multiplier, self.name)), self.steps)
 
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        fields = dataclasses.asdict(self)
-        return {"kind": self.kind, "sampler": self.sampler, **fields, "rows_per_unit": 1, "rows": self.rows}
-
     def describe(self, unit: Unit) -> str:
-        """See `Part`."""
-        sigma = calibrated(self.noise_multiplier, self.name)
-        return (
-            f"{self.steps:,} batches of {self.queries:,} public rows on which {self.teachers:,} teachers vote, each of "
-            f"them taught by units of its own, noise of standard deviation {sigma * math.sqrt(self.queries):.4g} on "
-            "every count"
-        )
-
-    def contribution(self, unit: Unit) -> str:
         """See `Part`."""
         scale = calibrated(self.noise_multiplier, self.name) * math.sqrt(self.queries)
         return (
-            f"{self.name} ({self.kind}): {self.steps:,} batches of {self.queries:,} counts of votes; one {unit.name} "
-            f"teaches one of {self.teachers:,} teachers and moves each count by at most 1 with one of its rows, under "
-            f"noise of standard deviation {scale:.6g} a count"
+            f"{self.steps:,} batches of {self.queries:,} counts of votes; one {unit.name} teaches one of "
+            f"{self.teachers:,} teachers, dealt out at random once a run, and moves each count by at most 1 with one "
+            f"of its rows, under noise of standard deviation {scale:.6g} a count"
         )

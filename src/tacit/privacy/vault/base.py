@@ -15,12 +15,13 @@ from tacit.privacy.accounting.bounds import Bound
 from tacit.privacy.accounting.filters import stated
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.certificate.fields import LEAST_CHARGE
-from tacit.privacy.certificate.words import Label as Label
 from tacit.privacy.ledger.ledger import Ledger, RdpOrder
 from tacit.privacy.ledger.state import CALLBACK, POLICY
-from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, publish_logs
-from tacit.privacy.mechanisms.kinds import SUMS, part_of
+from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified, publish_logs
+from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.sentences import Clause, clause
+from tacit.privacy.sentences import Label as Label
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.isolation import IsolationChecks, Value
 from tacit.privacy.vault.origins import acting, digest, known_by_digest
@@ -57,7 +58,7 @@ class Run:
 
     def sum_part(self, name: str) -> Sum:
         """The plan's part of this name, which must be a noisy sum."""
-        return self.part(name, *SUMS)
+        return self.part(name, Sum)  # type: ignore[type-abstract]
 
 
 def exhausted(run: Run, part: str) -> PlanExhausted:
@@ -222,7 +223,7 @@ class BaseVault:
         if known_by_digest(policy):
             self._remember(run, {digest(policy)}, POLICY)
 
-    def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[str]) -> Release[Value]:
+    def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[Clause]) -> Release[Value]:
         """A value that came out of the run, with its certificate; `assumptions` are the vault's own."""
         self._checks.require_unchanged("release")
         if (policy := acting(value)) is not None:
@@ -309,7 +310,7 @@ def certify(
     *,
     simulated: bool,
     callbacks: Sequence[str],
-    assumptions: Sequence[str] = (),
+    assumptions: Sequence[Clause] = (),
 ) -> Certificate:
     """The certificate of a run: what was promised, computed from the plan's own event."""
     if plan_id != plans.plan_id(plan) or all(summary.id != plan_id for summary in ledger.plans()):
@@ -317,20 +318,16 @@ def certify(
         expected, remedy = "the run that Vault.reserve returned", "release a value with the run it came from"
         raise LedgerError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     releases = [
-        {"plan_id": one.id, "method": one.method, "epsilon": one.epsilon, "delta": one.delta}
-        | ({} if one.fold is None else {"fold": one.fold})  # who pays, where that is one fold
+        {"plan_id": one.id, "method": one.method, "epsilon": one.epsilon, "delta": one.delta, "fold": one.fold}
         for one in ledger.plans()
     ]
-    callback_assumptions = [
-        f"the user's {name} keeps units apart and keeps nothing: it was checked on invented rows, not proved"
-        for name in callbacks
-    ]
+    apart = [clause("kept_apart", words=name) for name in callbacks]
     return Certificate.build(
         method=plan.method,
         source=plan.source,
         unit=plan.unit,
         event=plans.event(plan),
-        parts=certified_parts(plan.parts()),
+        parts=certified(plan.parts()),
         delta=plan.delta,
         plan_id=plan_id,
         plan=plans.public_fields(plan),
@@ -342,14 +339,14 @@ def certify(
         budget=(ledger.epsilon, ledger.delta),
         epsilon_target=plan.epsilon,
         composition=stated(ledger.composition),
-        covered=list(label.covered),
-        not_covered=list(label.not_covered),
-        assumptions=[*label.assumptions, *callback_assumptions, *assumptions],
+        covered=label.covered,
+        not_covered=label.not_covered,
+        assumptions=[*label.assumptions, *apart, *assumptions],
         not_protected=[*label.not_protected, *_logs_elsewhere(ledger, plan_id)],
     )
 
 
-def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:
+def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[Clause]:
     """Where another plan of the ledger protects policies alone: what the total then does not protect."""
     held = {plan.id for plan in ledger.plans()} - {plan_id}
     reserved = (entry.payload for entry in ledger.entries() if entry.kind == "reserve")
@@ -358,7 +355,4 @@ def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:
         for payload in reserved
         if payload["plan"] in held and publish_logs([part_of(part) for part in payload["description"].get("parts", ())])
     }
-    return [
-        f"logs, from the release of plan {identity}, which the total of this ledger counts: it protects policies alone"
-        for identity in sorted(plan_ids)
-    ]
+    return [clause("logs_elsewhere", plan=identity) for identity in sorted(plan_ids)]

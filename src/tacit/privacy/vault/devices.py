@@ -26,6 +26,7 @@ from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, Laplac
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import BaseVault, refused
 from tacit.privacy.vault.isolation import behind
 from tacit.privacy.vault.records import Reader
@@ -92,7 +93,7 @@ class Devices(Protocol):
         """Whether no person is behind the records."""
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[Clause, ...]:
         """What the certificate has to say about who sees what."""
 
     def enter(self, population: int) -> object:
@@ -297,14 +298,11 @@ class StackedDevices:
         return self._noise.seeded or type(self._noise) is not SecretNoise
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[Clause, ...]:
         """The records lie with one curator; what they were imported as."""
         kind = self._data.unit_kind
-        assumptions = (
-            () if kind == "id" else (f"each {kind} counts as one device: the records were imported without ids",)
-        )
-        imported = self._reader.assumptions("device")
-        return ("the records of all devices lie with one curator, who computes for them", *assumptions, *imported)
+        without = [] if kind == "id" else [clause("no_ids", kind=kind)]
+        return (clause("one_curator"), *without, *self._reader.assumptions())
 
     def enter(self, population: int) -> object:
         """Enter the only vault that these records will ever be in; the key without which nothing is answered.

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from tacit.errors import MechanismError
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Contribution, Plan, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, released
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.tallies import Tally
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault.base import BaseVault, Run
 from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign
@@ -106,9 +106,7 @@ class FederatedVault(BaseVault):
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
-        assumptions = [
-            f"the user's {name} asks devices as tacit's own would: not checked" for name in sorted(self._foreign)
-        ]
+        assumptions = [clause("asks_devices", words=name) for name in sorted(self._foreign)]
         return self._certified(run, value, label, (*self._devices.assumptions, *assumptions))
 
     def _require_fit(self, plan: Plan) -> None:

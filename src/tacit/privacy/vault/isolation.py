@@ -14,7 +14,7 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, Sum, Summary, Work
-from tacit.privacy.mechanisms.kinds import MET
+from tacit.privacy.mechanisms.kinds import Met
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.vault import removal
@@ -88,7 +88,7 @@ class IsolationChecks:
         if tallied and part.horizon != 1:
             what, expected = "rows of fragments would be counted", "a part with horizon=1"
             raise MechanismError(what, where=part.name, expected=expected, remedy="declare it in the plan")
-        places = part.users if isinstance(part, MET) else None
+        places = part.users if isinstance(part, Met) else None
         clip = getattr(part, "clip_norm", None)
 
         def vectors(rows: Rows, units: np.ndarray) -> Added:

@@ -23,11 +23,12 @@ from tacit.privacy.accounting.events import Event, flatten
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.fields import figures, require_few_kinds
 from tacit.privacy.certificate.markdown import attack
-from tacit.privacy.certificate.words import certified_names, misnamed, place_of_plan
+from tacit.privacy.certificate.plan import certified_names, misnamed, place_of_plan
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import Plan, besides, certified_parts, composed, neighbours, publish_logs
-from tacit.privacy.mechanisms.kinds import ADMITTED, part_of
+from tacit.privacy.mechanisms.base import Plan, certified, composed, publish_logs
+from tacit.privacy.mechanisms.kinds import PARTS, part_of
+from tacit.privacy.sentences import besides, neighbours, protected_policies
 from tacit.serialization import INLINE, from_json, to_json
 from tacit.units import Promise, Unit, check_delta
 from tacit.validation import check
@@ -200,7 +201,7 @@ def _is_plan(value: object) -> bool:
 
 def plan_id(plan: Plan) -> str:
     """A short identifier of everything in the plan (SHA-256 of its canonical JSON, 16 hex digits)."""
-    return certificate_json.plan_id(plan.method, public_fields(plan))
+    return certificate_json.plan_id(plan.method, public_fields(plan), certified(plan.parts()))
 
 
 def in_html(plan: Plan) -> str:
@@ -217,17 +218,16 @@ def guarantee(plan: Plan) -> str:
     if math.isinf(certified):
         nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
         return "\n".join([nothing, *(f"  {part.name}: {part.describe(unit)}" for part in plan.parts())])
-    apart, pair = besides(plan.parts()), neighbours(plan.parts(), unit)
+    logs = publish_logs(plan.parts())
+    apart, pair = besides(logs=logs), neighbours(unit.name, unit.relation, logs=logs)
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {delta:.3g})-differential privacy to every {unit.name}.",
         f"How well anybody who sees the result, however much else they know{apart}, could tell {pair}:",
         f"  {attack(figures(whole, unit.relation, delta))}.",
         f"Public population: {unit.size:,}.",
     ]
-    if publish_logs(plan.parts()):
-        lines.insert(
-            1, f"The policy of every {unit.name} is protected; its logs, which are published in part, are not."
-        )
+    if logs:
+        lines.insert(1, protected_policies(unit.name))
     for part in plan.parts():
         lines.append(f"  {part.name}: {part.describe(unit)}")
     return "\n".join(lines)
@@ -236,7 +236,7 @@ def guarantee(plan: Plan) -> str:
 def _require_proof(plan: Plan, unit: Unit) -> None:
     """Raise a PlanError if parts share a name, or one is not of tacit's kinds or unproved under the unit's relation."""
     parts = plan.parts()
-    if len({part.name for part in parts}) != len(parts) or any(type(part) not in ADMITTED for part in parts):
+    if len({part.name for part in parts}) != len(parts) or any(type(part) not in PARTS for part in parts):
         what = "two parts share a name, or a part is of a kind of its own"
         expected, remedy = "parts of tacit's own kinds, each with a name of its own, for the ledger", "rename the parts"
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
@@ -262,7 +262,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     """What the ledger records of a plan: its method, every public field, its parts, and whether it may `evaluate`."""
     # The parts follow from the fields, but for a plan of a caller's own or another version's: a plan that is reopened
     # has to have the parts that were charged.
-    parts = certified_parts(plan.parts())
+    parts = certified(plan.parts())
     evaluates = {"evaluates": True} if may_evaluate(plan) else {}
     return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts} | evaluates
 

@@ -16,7 +16,6 @@ import numpy as np
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
 from tacit.privacy import deals
-from tacit.privacy.certificate.words import exact, mixing
 from tacit.privacy.gradients.clipping import BLOCK
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Rows, RowsOf, Sum, Summary
@@ -25,6 +24,7 @@ from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise, padded, poisson_sample, rows_within_units
+from tacit.privacy.sentences import Clause, clause
 from tacit.units import Unit
 
 # How the vault reads: rows of units as padded arrays, summaries that are computed once, and the two fixed halves.
@@ -70,11 +70,11 @@ class Reader:
         """How many units there are."""
         return len(self._offsets) - 1
 
-    def assumptions(self, name: str) -> list[str]:
-        """What the import of the records leaves to be assumed of their units, which are called so."""
+    def assumptions(self) -> list[Clause]:
+        """What the import of the records leaves to be assumed of their units."""
         records = self._data._records
-        assumed = [mixing(name)] if records.queried else []
-        return assumed + ([exact(name)] if records.unit_key == "exact" else [])
+        assumed = [clause("queried")] if records.queried else []
+        return assumed + ([clause("exact_ids")] if records.unit_key == "exact" else [])
 
     @property
     def row_bytes(self) -> int:
@@ -324,9 +324,9 @@ class Records:
         """Where the units came from when the records were imported."""
         return self._data.unit_kind
 
-    def assumptions(self, name: str) -> list[str]:
+    def assumptions(self) -> list[Clause]:
         """See `Reader`."""
-        return self._readers[0].assumptions(name)
+        return self._readers[0].assumptions()
 
     @property
     def simulated(self) -> bool:

@@ -119,11 +119,6 @@ def require_closed(callback: object, where: str) -> None:
         require_pure_form(callback, where)
 
 
-def untried(name: str) -> str:
-    """What is taken for granted of a callback of the user's that runs or judges a candidate."""
-    return f"the user's {name} keeps nothing of the runs that are not released: that was not tried"
-
-
 def _score(
     judge: Judge, value: Any, plan: Plan | None, within: Callable[[Plan], AbstractContextManager[Any]]
 ) -> tuple[float, frozenset[str]]:

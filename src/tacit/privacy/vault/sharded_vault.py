@@ -25,12 +25,12 @@ import numpy.typing as npt
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, LedgerError, MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import sharded
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part, Plan, Rows
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.lattice import Float64, counted, finest, on_lattice
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.sentences import Clause, clause
 from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.isolation import Value, behind
 from tacit.privacy.vault.ranks import Int64, Ranks
@@ -232,8 +232,8 @@ class ShardedVault(Vault):
                 self._shard.require_apart(self.unit)
             self._apart = True
 
-    def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[str]) -> Release[Value]:
-        return super()._certified(run, value, label, [*assumptions, sharded(self._shard.ranks.count)])
+    def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[Clause]) -> Release[Value]:
+        return super()._certified(run, value, label, [*assumptions, clause("ranks", ranks=self._shard.ranks.count)])
 
     def _take(self, run: Run, part: Part, steps: int = 1) -> None:
         self._require_whole()

@@ -23,19 +23,19 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy import deals
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label, exact, meetings
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.store import MUTEX
 from tacit.privacy.mechanisms.base import Contribution, Part, Plan, Sum
-from tacit.privacy.mechanisms.kinds import MET
+from tacit.privacy.mechanisms.kinds import Met
 from tacit.privacy.mechanisms.responses import RandomizedResponses
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
 from tacit.privacy.noise.lattice import rounded
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import arrivals
 from tacit.privacy.vault.base import BaseVault, Run, refused
 from tacit.privacy.vault.enrolled import enrolled_rows
@@ -157,7 +157,7 @@ class UserVault(BaseVault):
         missing = [name for name in ("spec", "simulated", "replicates", coming, "serve") if not hasattr(users, name)]
         if missing:
             raise refused(f"the users have no {', '.join(missing)}", "what privacy.users.Users lists")
-        kinds = (*MET, PoissonSum)
+        kinds = (UserSum, RandomizedResponses, PoissonSum)
         super().__init__(ledger, simulated=users.simulated, kinds=kinds, noise=noise, tracker=tracker)
         if users.replicates != len(self.ledgers):
             raise refused(f"{len(self.ledgers)} ledger(s) for {users.replicates} population(s)", "one ledger each")
@@ -203,7 +203,7 @@ class UserVault(BaseVault):
             MechanismError: the users' answer has not the columns and shapes of `enrolled_rows`; or people are not
                 simulated, and the actor could keep what it sees.
         """
-        parts = [self._part(run, part.name, *MET, PoissonSum) for part in run.plan.parts()]
+        parts = [self._part(run, part.name, UserSum, RandomizedResponses, PoissonSum) for part in run.plan.parts()]
         if not self.simulated:
             require_pure_form(actor, where="enroll")
         self._remember(run, foreign(actor), ACTOR)
@@ -212,7 +212,7 @@ class UserVault(BaseVault):
         if not open_parts:
             self.next_step(run, parts[0].name)  # raises PlanExhausted
         pools = self._pools_of[run.plan_id]
-        placed = isinstance(parts[0], MET) and not pools
+        placed = isinstance(parts[0], Met) and not pools
         if hasattr(actor, "places") and not placed:
             raise refused("people of a pool have no places", "users who arrive, each in a place of their own")
         people, admitted = self._arrivals(run, parts[0], pools)
@@ -303,14 +303,12 @@ class UserVault(BaseVault):
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
-        name, actors = self.unit.name, sorted(self._remembered(run, ACTOR))
+        actors = sorted(self._remembered(run, ACTOR))
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
-        coming, register = meetings(name)
         assumptions = (
-            coming,
-            "who was drawn from the pool for a round stays secret" if pooled else register,
-            *(f"the user's {actor}, with which people were served, keeps nothing of them" for actor in actors),
-            *([exact(name)] if self._exact else []),
+            *(clause("coming"), clause("pool_secret" if pooled else "register_kept")),
+            *(clause("served_by", words=actor) for actor in actors),
+            *([clause("exact_ids")] if self._exact else []),
         )
         return self._certified(run, value, label, assumptions)
 
@@ -320,7 +318,7 @@ class UserVault(BaseVault):
         """The parts agree on who is enrolled, the population can fill the rounds, and the register is no older one."""
         super()._require_fit(plan)
         parts = plan.parts()
-        enrolled = [part for part in parts if isinstance(part, MET)]
+        enrolled = [part for part in parts if isinstance(part, Met)]
         agreed = len({(part.users, part.participations, part.rows_per_unit) for part in enrolled}) == 1
         if len(parts) > 1 and not (agreed and len(enrolled) == len(parts)):
             raise _plan_error(
@@ -370,7 +368,7 @@ class UserVault(BaseVault):
     def _claim(self, run: Run, part: Part, batch: _EnrolledBatch) -> None:
         """Use up a step of a part, for the people of this round."""
         self._take(run, part)
-        if not batch.summed and isinstance(part, MET):
+        if not batch.summed and isinstance(part, Met):
             self._register.commit()
         batch.summed.add(part.name)
 
@@ -387,7 +385,7 @@ class UserVault(BaseVault):
         if isinstance(part, PoissonSum):
             people = [[pool[i] for i in poisson_sample(len(pool), part.sampling_rate, self._noise)] for pool in pools]
             return people, np.ones(sum(map(len, people)), bool)
-        assert isinstance(part, MET)
+        assert isinstance(part, Met)
         people = [self._dealt(run, pool, part.participations) for pool in pools] or self._came(part.users)
         most = part.users if isinstance(part, RandomizedResponses) else None  # an answer needs a place of its own
         # Twins who come have one cap; if they are several people, nobody's coming may depend on who is called alike.

@@ -31,15 +31,13 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.state import UNTRIED
 from tacit.privacy.mechanisms import marginals
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
-from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Objective, Plan, Rows, Sum, World
-from tacit.privacy.mechanisms.kinds import INNER, Selection
+from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Objective, Plan, Rows, SingleRelease, Sum, World
+from tacit.privacy.mechanisms.kinds import PARTS, Selection
 from tacit.privacy.mechanisms.marginals import Marginals, Query
-from tacit.privacy.mechanisms.releases import NoisyHistogram, NoisyMaximum
-from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, WeightedStates
-from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
 from tacit.privacy.mechanisms.tallies import Tally
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.sentences import clause
 from tacit.privacy.vault import selection
 from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
 from tacit.privacy.vault.isolation import (
@@ -97,10 +95,6 @@ def _finite(value: Any, name: str, missing: list[str]) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
-RELEASES: tuple[type, ...] = (NoisyHistogram, NoisyMaximum, RegularisedLoss, WeightedStates)
-"""Mechanisms of a single release, each with its proof page; no other is released."""
-
-
 class Vault(BaseVault):
     """Private records and the ledger that pays for every touch of them.
 
@@ -130,7 +124,7 @@ class Vault(BaseVault):
         noise: SecretNoise | None = None,
         tracker: Tracker | None = None,
     ) -> None:
-        kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
+        kinds = tuple(kind for kind in PARTS if kind.held_by == "curator")
         super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise, tracker=tracker)
         self.spec = data.spec
         keys = [ledger.dataset_id for ledger in self.ledgers]
@@ -311,18 +305,12 @@ class Vault(BaseVault):
         Guarantee: the mechanism's own, on its proof page; its single step is claimed before a record is read.
 
         Raises:
-            MechanismError: the mechanism is not one of tacit's. PlanExhausted: it has been released already.
+            PlanExhausted: it has been released already.
         """
-        spec = run.part(part, Once)
-        mechanism: Any = spec.mechanism
-        if type(mechanism) not in RELEASES:
-            what = f"{type(mechanism).__qualname__} is not a mechanism of tacit"
-            expected = "a class of tacit.privacy.mechanisms, with its proof page"
-            remedy = "bring your statistic into one of the proved mechanisms"
-            raise MechanismError(what, where=f"release_once({part!r})", expected=expected, remedy=remedy)
+        mechanism = run.part(part, SingleRelease)  # type: ignore[type-abstract]
         self._checks.mechanism(mechanism, where=part)
         self._remember(run, self._checks.foreign)
-        self._take(run, spec)
+        self._take(run, mechanism)
         rows_per_unit, rows_of = mechanism.rows_per_unit, mechanism.rows
         size = max(1, 4_000_000 // max(1, rows_per_unit * mechanism.size))
 
@@ -364,10 +352,9 @@ class Vault(BaseVault):
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
-        import_assumption = f"each {kind} counts as one {name}: the records were imported without unit ids"
-        assumptions = [selection.untried(name) for name in sorted(self._remembered(run, UNTRIED))]
-        assumptions += [] if kind in ("id", name) else [import_assumption]
-        assumptions += self._records.assumptions(name)
+        assumptions = [clause("untried", words=callback) for callback in sorted(self._remembered(run, UNTRIED))]
+        assumptions += [] if kind in ("id", name) else [clause("no_ids", kind=kind)]
+        assumptions += self._records.assumptions()
         return self._certified(run, value, label, assumptions)
 
     def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
@@ -418,7 +405,13 @@ class Vault(BaseVault):
             tempfile.TemporaryDirectory() as folder,
             Ledger(Path(folder) / "run.ledger", self.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
         ):
-            BaseVault.__init__(inner, ledger, simulated=self.simulated, kinds=INNER, noise=self._noise)
+            BaseVault.__init__(
+                inner,
+                ledger,
+                simulated=self.simulated,
+                kinds=tuple(kind for kind in PARTS if kind.in_selection),
+                noise=self._noise,
+            )
             inner.spec, inner._records, inner._checks = self.spec, self._records, self._checks.of_a_run()
             inner._teachers, inner._only = {}, plan
             yield inner

@@ -38,7 +38,7 @@ def test_a_run_learns_dependences_within_its_promise(tmp_path: Path) -> None:
     assert spent[-1] == (plan.quanta, plan.quanta)
     assert release.certificate.verify().epsilon <= 4.0
     assert release.certificate.epsilon == pytest.approx(4.0, rel=5e-3)
-    assert any("the simulator of the ring" in line for line in release.certificate.not_covered)
+    assert any("the simulator of the ring" in line for line in release.certificate.lines("not_covered"))
     assert release.value.sample(50).unit_kind == "transition"
     with pytest.raises(PlanExhausted):
         privsyn.fit(plan, vault)

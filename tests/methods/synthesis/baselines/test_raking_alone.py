@@ -67,7 +67,7 @@ def test_the_certificate_verifies_and_a_second_fit_is_refused(tmp_path: Path) ->
     vault = vault_of(tmp_path)
     certificate = raking_alone.fit(PLAN, vault).certificate
     assert certificate.verify().epsilon <= 10.0
-    assert "histograms" in certificate.covered[0]
+    assert "histograms" in certificate.lines("covered")[0]
     with pytest.raises(PlanExhausted):
         raking_alone.fit(PLAN, vault)
 

@@ -33,8 +33,8 @@ from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Sta
 from tacit.methods.mobility.plan import ZeroContribution, few, label, reserved
 from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -114,16 +114,10 @@ class BaselinePlan(plans.PrivatePlan):
         return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(share)
 
     def label(self) -> Label:
-        """The words of the certificate of a calibrated or priced plan."""
-        name = "person" if self.promise is None else self.unit.name
-        sums = ", ".join(part.name for part in self.parts())
+        """The clauses of the certificate of a calibrated or priced plan."""
+        sums = clause("sums_over_all", parts=", ".join(part.name for part in self.parts()))
         return label(
-            name,
-            (
-                f"one noisy sum each over every {name} ({sums}), the simulator, and everything generated with it",
-                f"everything of one {name}: all days that are read enter each sum as one bounded contribution",
-            ),
-            cautions=few(self.unit if self.promise else None, self.noise_multiplier),
+            (sums, clause("days_of_one")), cautions=few(self.unit if self.promise else None, self.noise_multiplier)
         )
 
 

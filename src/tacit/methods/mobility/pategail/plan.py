@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -18,8 +18,8 @@ from tacit.methods.mobility.places import CLIP, JUMPS, STARTS
 from tacit.methods.mobility.plan import WhoAdds, few, label
 from tacit.methods.mobility.simulator import Layout
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
+from tacit.privacy.sentences import Clause, Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 from tacit.validation import check, fraction, whole
@@ -319,37 +319,22 @@ class PateGailPlan(plans.PrivatePlan):
         return sigma * clip / (math.sqrt(self.people) if self.noise == "device" else self.people)
 
     def label(self) -> Label:
-        """The words of the certificate of a calibrated or priced plan."""
-        name = "person" if self.promise is None else self.unit.name
-        declared = "where days begin and exploring leads (declared public by the user, not checked here)"
-        split = "the split of a round's budget (the user's function of released values, at no cost)"
+        """The statements of the certificate of a calibrated or priced plan."""
         cautions = (
             few(self.unit if self.promise else None, self.noise_multiplier, self.noise, self.floor)
             if self.starts == "private"
             else ()
         )
-        base = label(
-            name,
-            (
-                f"all {self.rounds:,} noisy rewards, the policy, and everything generated with it",
-                f"everything of one {name}: all days that are read enter each sum as one bounded answer, and the "
-                "critic, which is trained on them, is seen by nobody",
-            ),
-            not_covered=((declared,) if self.starts == "given" else ())
-            + ((split,) if self.allocation == "own" else ()),
-            cautions=cautions,
-            assumptions=(f"a {name}'s critic is trained on that {name}'s own days and on public values alone",),
-        )
+        declared = (clause("starts_declared"),) if self.starts == "given" else ()
+        split = (clause("own_split"),) if self.allocation == "own" else ()
+        covered: tuple[Clause, ...] = (clause("noisy_rewards", rounds=self.rounds), clause("critic_unseen"))
         copied = self.starts == "copied"
-        if not (copied or self.own_noise):
-            return base
-        broken = "anything: epsilon is infinite. " + (
-            "Where days begin and how far people go is taken without noise"
-            if copied
-            else "Every device draws the noise of its own answer, which tacit does not vouch for"
+        broken: tuple[Clause, ...] = ()
+        if copied or self.own_noise:
+            covered, broken = (clause("nothing"),), (clause("copied_starts" if copied else "own_noise"),)
+        return label(
+            covered, not_covered=(*broken, *declared, *split), cautions=cautions, assumptions=(clause("own_critic"),)
         )
-        nothing = ("nothing: the parts below are stated, and no part of them is a guarantee",)
-        return replace(base, covered=nothing, not_covered=(broken, *base.not_covered))
 
     def _require_people(self, unit: Unit) -> None:
         matches = self.people == unit.size

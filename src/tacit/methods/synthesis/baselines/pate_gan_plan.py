@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, get_args
 
 from tacit.methods.synthesis.plan import SynthesisPlan, declared, label, pretrained_on, scheduled
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.votes import TeacherVotes
+from tacit.privacy.sentences import Label, clause
 from tacit.validation import check, fraction, positive, whole
 
 Labels = Literal["shares", "majority"]
@@ -169,12 +169,7 @@ class PateGanPlan(SynthesisPlan):
         )
         return (part,)
 
-    def label(self, sums: int | None = None) -> Label:
-        """The certificate's words (see `SynthesisPlan.label`)."""
+    def label(self) -> Label:
+        """The certificate's statements."""
         provenance = None if self.pretraining is None else self.pretraining.provenance
-        return label(
-            self,
-            touches=(f"all {self.steps:,} batches of noisy votes, whatever the votes are",),
-            sampled="everything sampled from the released generator",
-            public=(pretrained_on(provenance, "the networks"),),
-        )
+        return label(clause("votes", steps=self.steps), public=(pretrained_on(provenance),))

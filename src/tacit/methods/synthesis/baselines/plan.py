@@ -14,11 +14,11 @@ from tacit.errors import PlanError
 from tacit.methods import load_class
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
 from tacit.methods.synthesis.discretisation import Codes, Discretisation, as_trajectories
-from tacit.methods.synthesis.plan import BINS, Progress, SynthesisPlan, label
+from tacit.methods.synthesis.plan import Progress, SynthesisPlan, label
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 
@@ -69,16 +69,10 @@ class TablePlan(SynthesisPlan):
         )
         return (part,)
 
-    def label(self, sums: int | None = None) -> Label:
-        """The certificate's words (see `SynthesisPlan.label`)."""
-        choices = " and choices between them" if self.choices else ""
-        return label(
-            self,
-            touches=(f"all noisy marginals{choices}, within {self.quanta:,} quanta",),
-            sampled="everything sampled from the released tables",
-            public=self.discretisation.shaped(),
-            choices=BINS,
-        )
+    def label(self) -> Label:
+        """The certificate's statements."""
+        marginals = clause("chosen_marginals" if self.choices else "marginals", quanta=self.quanta)
+        return label(marginals, public=self.discretisation.shaped(), choices="bins_chosen")
 
 
 class Measurements:

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis.discretisation import as_trajectories
-from tacit.methods.synthesis.plan import BINS, Progress, SynthesisPlan, label
+from tacit.methods.synthesis.plan import Progress, SynthesisPlan, label
 from tacit.methods.synthesis.raking import PART, NoisyHistograms, Raking, asked, resampled, simplex
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label
 from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 
@@ -42,15 +42,9 @@ class RakingPlan(SynthesisPlan):
         """The histograms that a run of this plan released."""
         return NoisyHistograms(self.raking, self.parts()[0], self.unit, values, self.raking.steps)
 
-    def label(self, sums: int | None = None) -> Label:
-        """The certificate's words (see `SynthesisPlan.label`)."""
-        return label(
-            self,
-            touches=(self.raking.words(sums),),
-            sampled="everything sampled from the released histograms",
-            public=self.raking.discretisation.shaped(),
-            choices=BINS,
-        )
+    def label(self) -> Label:
+        """The certificate's statements."""
+        return label(self.raking.released(), public=self.raking.discretisation.shaped(), choices="bins_chosen")
 
 
 @dataclass(frozen=True, eq=False)

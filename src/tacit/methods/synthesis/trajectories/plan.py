@@ -11,8 +11,8 @@ from tacit.data.spec import Box
 from tacit.methods.synthesis.plan import PEOPLE_A_STEP, Curiosity, DiffusionPlan, Pretraining, Sampler, scheduled
 from tacit.methods.synthesis.raking import Raking
 from tacit.parameters import Option
-from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label, clause
 from tacit.validation import check, positive, whole
 
 Network = Literal["transformer", "unet", "autoregressive"]
@@ -292,18 +292,11 @@ class TrajectoriesPlan(DiffusionPlan):
         padded = f"Fragments of {self.horizon:,} rows are longer than every trajectory ({self.longest:,} steps):"
         return f"{promise}\n{padded} the rest is padding, which costs time; choose a shorter horizon."
 
-    def label(self, sums: int | None = None) -> Label:
-        """The certificate's words (see `SynthesisPlan.label`)."""
-        gradients, unit = self.start_steps + self.steps, self.unit.name if self.promise else "unit"
-        return self._labelled(
-            sums,
-            touches=(
-                *([f"all {gradients:,} noisy gradients of fine-tuning, interrupted or not"] if gradients else []),
-                f"everything that one {unit} owns, however many episodes and rows that is",
-            ),
-            sampled="every trajectory sampled from the released models",
-            networks="the networks",
-        )
+    def label(self) -> Label:
+        """The certificate's statements."""
+        gradients = self.start_steps + self.steps
+        touches = [clause("gradients", steps=gradients)] if gradients else []
+        return self._labelled(*touches, clause("whole_unit"))
 
     def learning_rate_at(self, part: str, step: int) -> float:
         """The learning rate of a part's step: linear warm-up, then cosine to zero or constant."""

@@ -1,0 +1,169 @@
+"""What a certificate takes from its plan: parts and statements, rebuilt for every method of tacit's.
+
+`covered`, `not_covered`, `not_protected` and `assumptions` hold the statements of the plan (`plan.label()`), those of
+its parts and the standing ones. Beside them stand only those that a vault or a user declares (`sentences.DECLARED`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from tacit.errors import PlanError
+from tacit.privacy.certificate import canonical
+from tacit.privacy.certificate.fields import Fields, differences, parts_of
+from tacit.privacy.mechanisms.base import Part, Plan, certified
+from tacit.privacy.mechanisms.kinds import Met
+from tacit.privacy.sentences import DECLARED, LISTS, STANDARD_ASSUMPTIONS, Clause, Label, clause, clauses
+from tacit.serialization import from_json, holds_ones_own
+
+_METHOD = re.compile("[!-~]+( [!-~]+)*")
+"""How the name of a method is written, so that none looks like another one."""
+_ONES_OWN = ("kept_apart", "untried", "asks_devices", "served_by", "candidate")
+"""Assumptions that may name a piece of a user's own."""
+
+
+class Labelled(Plan, Protocol):
+    """A plan of a method of tacit's."""
+
+    def label(self) -> Label:
+        """The plan's statements, as far as they follow from the plan."""
+
+
+def certified_names() -> frozenset[str]:
+    """What certificates call tacit's own methods."""
+    return frozenset(method.certified for method in _registry().METHODS)
+
+
+def place_of_plan(name: str) -> tuple[str, str]:
+    """Module and name of the class of the plan of a method of tacit's; ("", "") of another one."""
+    registry = _registry()
+    places = (registry.complete(method.plan) for method in registry.METHODS if method.certified == name)
+    module, _, kind = next(places, "").partition(":")
+    return module, kind
+
+
+def _registry() -> Any:
+    """`tacit.methods`, which stands above this package: no import but this one, made when a method is asked for."""
+    return import_module("tacit.methods")
+
+
+def _plan_class(name: str) -> Any:
+    """The class of the plan of a method of tacit's; None of another one."""
+    registry = _registry()
+    return next((registry.load(method.plan) for method in registry.METHODS if method.certified == name), None)
+
+
+def plan_of(method: str, fields: Fields) -> Labelled | None:
+    """The plan of a method of tacit's, rebuilt from its public fields."""
+    # returns: none where the method is not tacit's, or where the plan holds a piece of a user's own
+    plan_class: type[Labelled] | None = _plan_class(method)
+    if plan_class is None:
+        return None
+    try:
+        return from_json(plan_class, {name: _nested(value) for name, value in fields.items()})
+    except _OnesOwn:
+        return None
+    except PlanError:
+        if holds_ones_own(plan_class, fields):
+            return None
+        raise
+
+
+class _OnesOwn(Exception):
+    """A plan within a plan is, or holds, a piece of a user's own."""
+
+
+def misnamed(method: str) -> str | None:
+    """What is wrong with the name of a method that is not tacit's; None where nothing is."""
+    if not _METHOD.fullmatch(method):
+        return "is not in printable ASCII with single spaces"
+    return "is tacit's but for its case" if method.casefold() in map(str.casefold, certified_names()) else None
+
+
+def own_words(plan: Labelled | None) -> tuple[str, ...]:
+    """The fields that are declared beside the usual ones, because there is no plan to rebuild that would imply them."""
+    return () if plan is not None else ("plan", "source", "target_epsilon", *LISTS)
+
+
+def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str, str]]:
+    """(field, what is wrong) wherever parts, the promise or statements are not those of the plan."""
+    parts = parts_of(record["parts"])
+    if plan is not None:
+        yield from _against_plan(record, plan)
+    elif record["method"] not in certified_names():
+        yield from (("method", what) for what in [misnamed(record["method"])] if what)
+    elif not any(one["code"] in _ONES_OWN for one in record["assumptions"]):
+        yield "plan", "holds a piece of a user's own that no assumption names"
+    for name in LISTS:
+        found: Sequence[Clause] = [dict(one) for one in record[name]]
+        if clauses(found) != found:
+            yield name, "holds a statement twice, or in hidden characters"
+        standing = of_parts(name, parts)
+        if plan is not None:
+            of_plan = getattr(plan.label(), name)
+            if not _follows(found, clauses([*standing, *of_plan]), DECLARED[name]):
+                yield name, "does not hold the statements of its plan"
+        elif not all(one in found for one in standing):
+            yield name, "lacks a standing statement"
+
+
+def of_parts(name: str, parts: Sequence[Part]) -> list[Clause]:
+    """The statements that every certificate with these parts has in a list."""
+    if name == "not_protected":
+        return clauses(one for part in parts for one in part.not_protected())
+    if name != "assumptions":
+        return []
+    met = [clause("coming"), clause("register_kept")] if any(isinstance(part, Met) for part in parts) else []
+    return clauses([*STANDARD_ASSUMPTIONS, *(one for part in parts for one in part.assumptions()), *met])
+
+
+def _against_plan(record: Fields, plan: Labelled) -> Iterator[tuple[str, str]]:
+    derived = certified(plan.parts())
+    if [part["kind"] for part in record["parts"]] != [part["kind"] for part in derived]:
+        yield "parts", "are not those of the plan"
+    else:
+        yield from ((path, "is not as the plan has it") for path in differences(record["parts"], derived, "parts"))
+    if plan.promise is None:
+        yield "plan", "is not calibrated"
+        return
+    promise, unit = plan.promise, plan.promise.unit
+    if (unit.name, unit.relation, unit.size) != tuple(
+        record["unit"][name] for name in ("name", "relation", "population")
+    ):
+        yield "unit", "is not that of the plan"
+    if record["delta"] != promise.delta:
+        yield "delta", "is not that of the plan"
+    if record["target_epsilon"] != canonical.plain(promise.epsilon):
+        yield "target_epsilon", "is not that of the plan"
+    if record["source"] != plan.source:
+        yield "source", "is not that of the plan"
+
+
+def _nested(value: Any) -> Any:
+    """A plan, or several, that another plan holds; any other value as it is."""
+    if isinstance(value, list | tuple) and value and all(_states_plan(item) for item in value):
+        return tuple(_nested(item) for item in value)
+    if not _states_plan(value):
+        return value
+    plan = plan_of(value["method"], value["plan"])
+    if plan is None:
+        raise _OnesOwn
+    return plan
+
+
+def _states_plan(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"method", "plan"} and isinstance(value["plan"], Mapping)
+
+
+def _follows(found: Sequence[Clause], derived: Sequence[Clause], declared: frozenset[str]) -> bool:
+    """Whether the statements are the derived ones, in their order, with none but declared ones between."""
+    at = 0
+    for one in found:
+        if at < len(derived) and one == derived[at]:
+            at += 1
+        elif one["code"] not in declared:
+            return False
+    return at == len(derived)
