@@ -16,6 +16,8 @@ from unittest import mock
 
 import numpy as np
 
+from tacit.serialization import INLINE
+
 Json = Any
 LONGEST = 64
 """Numbers of an array that are written out; of a longer one its shape and a digest are."""
@@ -54,7 +56,13 @@ def describe(value: Any) -> Json:
     if isinstance(value, enum.Enum):
         return describe(value.value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields: dict[str, Json] = {}
+        for field in dataclasses.fields(value):
+            one = getattr(value, field.name)
+            if field.metadata == INLINE:  # as in plans' JSON, where unit, epsilon and delta stand among its own fields
+                fields |= {name: describe(getattr(one, name, None)) for name in ("unit", "epsilon", "delta")}
+            else:
+                fields[field.name] = describe(one)
         return {"type": type(value).__name__, **fields, **constants(type(value))}
     if isinstance(value, Mapping):
         return {str(name): describe(one) for name, one in value.items()}

@@ -117,7 +117,7 @@ TRANSITIONS: dict[str, Transitions | Histograms] = {
 
 def planned(plan: Any) -> dict[str, Json]:
     """The settings of a plan before calibration; of its raking the columns and their bins, but not the bins' edges."""
-    own = {one.name: describe(getattr(plan, one.name)) for one in dataclasses.fields(plan) if one.name != "raking"}
+    own = {name: value for name, value in describe(plan).items() if name not in ("type", "raking")}
     raking = None if plan.raking is None else tables_of(plan.raking)
     return {"type": type(plan).__name__, **own, "raking": raking}
 
