@@ -53,11 +53,7 @@ __all__ = [
 # Weights of parametric experts: controllers that were tuned on variations of a world, their gains disturbed.
 
 
-CART_POLE_COSTS = (
-    ((1.0, 1.0, 10.0, 1.0), 0.1),
-    ((1.0, 1.0, 100.0, 10.0), 1.0),
-    ((0.1, 0.1, 1.0, 0.1), 1.0),
-)
+CART_POLE_COSTS = (((1.0, 1.0, 10.0, 1.0), 0.1), ((1.0, 1.0, 100.0, 10.0), 1.0), ((0.1, 0.1, 1.0, 0.1), 1.0))
 """Quadratic costs of the state (its diagonal) and of the push: a hasty, an upright and a lazy controller."""
 DOUBLINGS = 16
 
@@ -89,10 +85,7 @@ def _regulators(a: FloatArray, b: FloatArray, state_cost: FloatArray, push_cost:
     for _ in range(DOUBLINGS):
         within = np.linalg.inv(np.eye(4) + spread @ value)
         turned = forward.swapaxes(1, 2)
-        value, spread = (
-            value + turned @ value @ within @ forward,
-            spread + forward @ within @ spread @ turned,
-        )
+        value, spread = (value + turned @ value @ within @ forward, spread + forward @ within @ spread @ turned)
         forward = forward @ within @ forward
     weighted = (value @ b[:, :, None])[:, :, 0]
     return np.asarray((weighted[:, None] @ a)[:, 0] / (push_cost + (weighted * b).sum(axis=1))[:, None])

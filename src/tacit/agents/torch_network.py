@@ -126,11 +126,7 @@ class TorchNetwork:
             raise _refusal("the module mixes rows")
 
 
-_REFUSED = (
-    nn.modules.batchnorm._NormBase,
-    nn.modules.dropout._DropoutNd,
-    nn.RReLU,
-)
+_REFUSED = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.RReLU)
 
 
 def _refusal(what: str) -> PlanError:

@@ -188,12 +188,7 @@ def _raked(size: Size) -> TransitionsPlan:
 
 
 def _sections(
-    command: Demo,
-    learned: Release[Synthesizer],
-    synthetic: Table,
-    data: Trajectories,
-    size: Size,
-    watch: Stopwatch,
+    command: Demo, learned: Release[Synthesizer], synthetic: Table, data: Trajectories, size: Size, watch: Stopwatch
 ) -> dict[str, Any]:
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
     world = simulators.plane_world(LAYOUT)

@@ -116,11 +116,7 @@ class GymDomain:
         self.limit: int | None = None if first.spec is None else first.spec.max_episode_steps
 
     def public_spec(
-        self,
-        *,
-        observation: Box | None = None,
-        action: Box | None = None,
-        reward: tuple[float, float] | None = None,
+        self, *, observation: Box | None = None, action: Box | None = None, reward: tuple[float, float] | None = None
     ) -> PublicSpec:
         """Public bounds: the environment's own where they are finite, and what is given instead.
 

@@ -238,10 +238,7 @@ class Walk:
             place[left[taken]], cells[left[taken]] = self.distinct[at[left[taken]]], candidate[taken]
             if not self.masked:
                 slot = matches.argmax(axis=1)
-                place[left[visited]], cells[left[visited]] = (
-                    names[left[visited], slot[visited]],
-                    candidate[visited],
-                )
+                place[left[visited]], cells[left[visited]] = (names[left[visited], slot[visited]], candidate[visited])
             left = left[visited]
         return place, cells
 

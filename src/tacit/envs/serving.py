@@ -337,13 +337,7 @@ class SimulatedUsers:
             replicate = (first[:, None] + np.arange(actor.episodes)).ravel()
             horizon, restarts = min(horizon, actor.length * self._repeat), False
         rows = serve(
-            self._domain,
-            actor,
-            replicate,
-            horizon=horizon,
-            repeat=self._repeat,
-            restarts=restarts,
-            generator=generator,
+            self._domain, actor, replicate, horizon=horizon, repeat=self._repeat, restarts=restarts, generator=generator
         )
         if isinstance(actor, OfEpisodes):
             rows = _in_a_row(rows, actor.episodes)

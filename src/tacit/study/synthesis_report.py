@@ -137,13 +137,7 @@ def look(asked: Synthesis, run: RunFolder, vault: Vault, drawn: Sequences) -> No
     say_private(run, asked.account.narrator)
 
 
-def write(
-    asked: Synthesis,
-    run: RunFolder,
-    learned: Release[Any],
-    drawn: Sequences | None,
-    data: Trajectories,
-) -> None:
+def write(asked: Synthesis, run: RunFolder, learned: Release[Any], drawn: Sequences | None, data: Trajectories) -> None:
     """Write the rows, where they were not drawn before, and the report.
 
     Raises:

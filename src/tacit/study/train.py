@@ -258,10 +258,9 @@ def _recipe(name: str | None, spec: Any, horizon: int, given: Mapping[str, Any])
     """The recipe of a known task, or the one of any other, with the words that were given."""
     from tacit.methods.policy_gradient import PolicyGradientPlan, recipes
 
-    known, general = {
-        "gradient": (recipes.NAMED, recipes.general),
-        "votes": (recipes.VOTED, recipes.general_votes),
-    }[given["method"]]
+    known, general = {"gradient": (recipes.NAMED, recipes.general), "votes": (recipes.VOTED, recipes.general_votes)}[
+        given["method"]
+    ]
     builder: Any = known.get(name or "", general)
     takes = inspect.signature(builder).parameters
     users = given.get("users_per_round", takes["users"].default)

@@ -92,8 +92,4 @@ def gradients(
     by_q = (2.0 / rows) * error.view(-1, rows, 1)
     by_value = (-2.0 / rows) * (above * surplus)[..., None]
     by_policy = (2.0 / rows) * weight[..., None] * (action - a) * (1.0 - action.square())
-    return (
-        backward(q, values, by_q),
-        backward(value, known, by_value),
-        backward(policy, played, by_policy),
-    )
+    return (backward(q, values, by_q), backward(value, known, by_value), backward(policy, played, by_policy))

@@ -152,9 +152,8 @@ class RandomFourier:
         ):
             if not sound:
                 remedy = f"choose another {name}, or pass features=None"
-                raise PlanError(
-                    f"{name} is {getattr(self, name)!r}", where="RandomFourier", expected=expected, remedy=remedy
-                )
+                what = f"{name} is {getattr(self, name)!r}"
+                raise PlanError(what, where="RandomFourier", expected=expected, remedy=remedy)
 
     def frequencies(self, dimensions: int, generators: list[torch.Generator]) -> Tensor:
         """[K, d, F], those of a member from its own generator.

@@ -30,16 +30,7 @@ from tacit.errors import DataError, FileError
 from tacit.plain_files import inside, plain
 from tacit.units import UnitKey
 
-__all__ = [
-    "UNIX",
-    "Rules",
-    "from_cells",
-    "from_checkins",
-    "from_plt",
-    "from_points",
-    "from_skmob",
-    "from_trackintel",
-]
+__all__ = ["UNIX", "Rules", "from_cells", "from_checkins", "from_plt", "from_points", "from_skmob", "from_trackintel"]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

@@ -120,15 +120,7 @@ def read(
         return ingest.finish()
 
 
-_FIELDS = (
-    "observations",
-    "actions",
-    "rewards",
-    "next_observations",
-    "terminations",
-    "truncations",
-    "propensities",
-)
+_FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "propensities")
 
 
 def _check(table: Table, wanted: Wanted) -> None:

@@ -96,12 +96,7 @@ def reserved(plan: Plan, vault: Vault | FederatedVault, grid: Grid, part: str) -
 WhoAdds = Literal["server", "shared", "device"]
 Box = tuple[float, float, float, float]
 
-LAYOUTS = (
-    Layout(times=1),
-    Layout(times=4),
-    Layout(times=8),
-    Layout(times=24, counts=(1, 3, 5, 8), stays=(1, 2, 4, 8)),
-)
+LAYOUTS = (Layout(times=1), Layout(times=4), Layout(times=8), Layout(times=24, counts=(1, 3, 5, 8), stays=(1, 2, 4, 8)))
 """The ladder of layouts: 6, 24, 48 and 768 buckets."""
 STATES, STATES_CORRECTED = 1.5, 0.25
 """The K rule: most buckets over the signal-to-noise ratio of the release, which is clip over the noise of the mean; the

@@ -259,12 +259,7 @@ class Encoder:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object from which `from_json` builds an equal encoder."""
-        constants = {
-            "center": self.center,
-            "scale": self.scale,
-            "reward_knots": self.reward_knots,
-            "atoms": self.atoms,
-        }
+        constants = {"center": self.center, "scale": self.scale, "reward_knots": self.reward_knots, "atoms": self.atoms}
         return {"spec": self.spec.to_json(), **{name: list(values) for name, values in constants.items()}}
 
     @classmethod

@@ -54,10 +54,7 @@ from tacit.units import Relation
 
 Array = NDArray[np.float64]
 
-_RELATIONS = {
-    "add_or_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-    "replace_one": NeighboringRelation.REPLACE_ONE,
-}
+_RELATIONS = {"add_or_remove": NeighboringRelation.ADD_OR_REMOVE_ONE, "replace_one": NeighboringRelation.REPLACE_ONE}
 _ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]  # whole: the series for fractional orders may not converge
 
 

@@ -107,12 +107,7 @@ SOLVED = "delta of the Renyi curve, solved for epsilon (tacit)"
 SELECTED = "Renyi curve of repeated selection, candidates' curves by quadrature (tacit)"
 SELECTED_SOLVED = "the same at searched orders, candidates' curves compared with dp-accounting's"
 
-_ACCOUNTANTS: Mapping[Family, str] = {
-    "losses": PLD,
-    "own": OWN_PROOF,
-    "curve": CONVERSION,
-    "selection": SELECTED,
-}
+_ACCOUNTANTS: Mapping[Family, str] = {"losses": PLD, "own": OWN_PROOF, "curve": CONVERSION, "selection": SELECTED}
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,7 @@ def numbers(unit: Unit, event: Event, delta: float, fields: Fields) -> dict[str,
     bound = accounting.epsilon(event, delta=delta, relation=unit.relation)
     stated = figures(event, unit.relation, delta)
     versions = fields["versions"]
-    rows = (
-        ("upper_bound", bound.accountant, bound.epsilon),
-        ("check", bound.check_accountant, bound.check_epsilon),
-    )
+    rows = (("upper_bound", bound.accountant, bound.epsilon), ("check", bound.check_accountant, bound.check_epsilon))
     return {
         **{name: stated[name] for name in ("epsilon", "mu", "profile")},
         "relations": _relations(unit, event, delta),

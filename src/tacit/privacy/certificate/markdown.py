@@ -57,10 +57,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     lines += _table(
         ("", ""),
         [
-            (
-                definition,
-                f"({record['epsilon']}, {record['delta']})-differential privacy",
-            ),
+            (definition, f"({record['epsilon']}, {record['delta']})-differential privacy"),
             ("unit", f"{unit['name']}, out of a public population of {unit['population']:,}"),
             ("neighbours", f"{unit['relation']}: {sentences.who(record)}"),
             *(

@@ -53,10 +53,7 @@ class GradientSum:
             self._views[name] = slot.view(p.shape)
 
     def add(
-        self,
-        contributions: Sequence[tuple[Mapping[str, str], Contribution]],
-        weights: Tensor,
-        keep: Tensor | None,
+        self, contributions: Sequence[tuple[Mapping[str, str], Contribution]], weights: Tensor, keep: Tensor | None
     ) -> None:
         """Add units' weighted gradients to the current chunk."""
         # contributions: of every parameter once, each with its own names of the parameters -> those of the model

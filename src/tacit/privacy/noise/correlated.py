@@ -135,12 +135,7 @@ class CorrelatedNoise:
     """
 
     def __init__(
-        self,
-        correlation: Correlation,
-        steps: int,
-        participations: int,
-        decay: Sequence[float],
-        noise: NoiseSource,
+        self, correlation: Correlation, steps: int, participations: int, decay: Sequence[float], noise: NoiseSource
     ) -> None:
         self._sensitivity = sensitivity(correlation, steps, participations, decay)
         self._correlation, self._steps = correlation, operator.index(steps)

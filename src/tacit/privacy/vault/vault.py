@@ -40,12 +40,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import clause
 from tacit.privacy.vault import selection
 from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
-from tacit.privacy.vault.isolation import (
-    IsolationChecks,
-    Value,
-    behind,
-    foreign,
-)
+from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign
 from tacit.privacy.vault.memory import plain
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records

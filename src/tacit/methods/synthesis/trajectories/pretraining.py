@@ -152,10 +152,7 @@ def pretrain(
             batches = _curious(batches, fragments, objective, plan, config.curiosity, generator)
         fewer = dataclasses.replace(config, steps=min(config.steps, max(START_STEPS, config.warmup + 1)))
         first = _starts(visited(plan, starts, worlds, generator), config, begins, generator)
-        averages = [
-            _train(starts, begins, first, fewer, None),
-            _train(fragments, objective, batches, config, progress),
-        ]
+        averages = [_train(starts, begins, first, fewer, None), _train(fragments, objective, batches, config, progress)]
     return PretrainedModels(encoder, averages[0], averages[1], provenance)
 
 
