@@ -113,7 +113,9 @@ def trajectory_epsilon(epsilon: float, trajectories: int, experts: int) -> float
 def cell(experts: int, trajectories: int, epsilon: float) -> dict[str, Any]:
     """The figures of one cell."""
     one, delta = trajectory_epsilon(epsilon, trajectories, experts), SHARE * OWN / experts / trajectories
-    reserve = thresholds.least_held_out(trajectories, experts, trajectories * one, OVERFLOW * trajectories * delta, most=trajectories)
+    reserve = thresholds.least_held_out(
+        trajectories, experts, trajectories * one, OVERFLOW * trajectories * delta, most=trajectories
+    )
     found: dict[str, Any] = {
         "trajectory": one,
         "basic": epsilon / trajectories,

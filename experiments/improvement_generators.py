@@ -29,9 +29,9 @@ from tacit.agents.policies import Acting, Policy
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.synthesis.baselines import raking_alone
 from tacit.methods.synthesis.raking import Raking
-from tacit.privacy.sentences import Label
 from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.vault import Vault
 from tacit_worlds import clinic

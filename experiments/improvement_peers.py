@@ -50,9 +50,9 @@ from tacit.data.spec import Box, Discrete
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import LoggedVisits, grouped
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
-from tacit.privacy.sentences import Label
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

@@ -39,10 +39,10 @@ from tacit.methods import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.algorithm import judged
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.sentences import Label
 from tacit.privacy.ledger.folds import JUDGING, LEARNING, Fold
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
