@@ -79,8 +79,8 @@ def test_printing_tells_threshold_reserve_and_expected_steps_before_any_record_i
     prefixes = ready.parts()[0]
     assert isinstance(prefixes, AboveThreshold)
     words = str(ready)
-    assert f"{prefixes.held_out} trajectories of each expert kept for this alone" in words
-    assert f"about {prefixes.thresholds.threshold:,.0f} experts" in words
+    assert f"one of the {prefixes.held_out} trajectories that are kept of each for this alone" in words
+    assert f"fewer than {prefixes.thresholds.threshold:.6g} of at least" in words
     assert "steps on average" in words
     assert "50 noisy sum(s)" in words
     assert "nothing is promised" in str(plan())
@@ -130,7 +130,8 @@ def test_plans_survive_json(one: Consensus) -> None:
 
 
 def test_floors_make_different_plans() -> None:
-    assert plans.plan_id(plan(floor=PMin(0.02))) != plans.plan_id(plan(floor=KappaStop(0.02)))
+    ready = (plan(floor=one(0.02)).calibrate(unit=UNIT, epsilon=8.0, delta=DELTA) for one in (PMin, KappaStop))
+    assert len(set(map(plans.plan_id, ready))) == 2
 
 
 @pytest.mark.parametrize(

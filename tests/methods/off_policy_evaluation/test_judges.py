@@ -96,7 +96,7 @@ def test_what_everybody_taught_gets_a_value_and_no_interval(tmp_path: Path) -> N
     assert release.value.value is not None
     assert release.value.interval is None
     assert "everybody taught the policy" in str(release.value.standing)
-    assert "fold" not in own_row(release)
+    assert own_row(release)["fold"] is None
     again = Evaluation.from_json(release.value.to_json())
     assert again.standing == release.value.standing
 

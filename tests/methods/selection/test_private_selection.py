@@ -69,7 +69,7 @@ def test_every_run_has_the_noise_with_which_the_whole_keeps_the_promise() -> Non
         assert one.noise_multiplier > alone.noise_multiplier
         assert plans.bound(one).epsilon <= one.epsilon
         assert 2.0 < one.epsilon < 6.0
-    assert "the best of about" in str(plan)
+    assert "the best of a secret number of runs" in str(plan)
 
 
 def test_the_best_synthesizer_is_released_saved_and_read_again(tmp_path: Path) -> None:

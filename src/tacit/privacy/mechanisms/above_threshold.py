@@ -156,6 +156,7 @@ class AboveThreshold(Part):
         name, test, least = unit.name, self.thresholds, self.floor.probability
         public = {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
         agreed = thresholds.longest(test, self.floor, **public)
+        expected = thresholds.expected_length(test, self.floor, **public)
         if self.source == "logs":
             played = f"one of the {self.held_out:,} trajectories that are kept of each for this alone"
         else:
@@ -174,7 +175,7 @@ class AboveThreshold(Part):
             f"{test.threshold_scale:.6g} for a trajectory and {test.step_scale:.6g} for a step; "
             f"with {self.actions:,} actions, where {held}, and at least {test.safe:.6g} {name}s behind what is safe to "
             f"show, each is ({self.epsilon:.6g}, {self.delta:.6g})-differentially private by its own proof{rare}; if "
-            f"all agreed on every step, a prefix would have {agreed:,} steps without noise"
+            f"all agreed on every step, a prefix would have {expected:.3g} steps on average, and {agreed:,} without noise"
         )
 
     def assumptions(self) -> tuple[Clause, ...]:
