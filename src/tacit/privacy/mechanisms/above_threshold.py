@@ -175,7 +175,8 @@ class AboveThreshold(Part):
             f"{test.threshold_scale:.6g} for a trajectory and {test.step_scale:.6g} for a step; "
             f"with {self.actions:,} actions, where {held}, and at least {test.safe:.6g} {name}s behind what is safe to "
             f"show, each is ({self.epsilon:.6g}, {self.delta:.6g})-differentially private by its own proof{rare}; if "
-            f"all agreed on every step, a prefix would have {expected:.3g} steps on average, and {agreed:,} without noise"
+            f"all agreed on every step, a prefix would have {expected:.3g} steps on average, and {agreed:,} without "
+            "noise"
         )
 
     def assumptions(self) -> tuple[Clause, ...]:
