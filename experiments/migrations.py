@@ -238,6 +238,8 @@ MIGRATIONS: tuple[Migration, ...] = (
         for name in _ESTIMATORS
         for new in ("fold", "origin")
     ),
+    # a part says its kind
+    NewField("DeviceSum", "kind", "device_sum"),
 )
 """In the order in which the names changed."""
 
