@@ -60,7 +60,7 @@ FUNCTIONS: dict[type, str] = {
     data_declarations.DataClinic: "data.clinic",
     data_declarations.DataInspect: "data.inspect",
     data_declarations.DataOverlap: "data.overlap",
-    data_declarations.DataImport: "imports.import_",
+    data_declarations.DataImport: "studies.import_",
     data_declarations.DataShard: "data.shard",
     data_declarations.New: "studies.new",
     data_declarations.Check: "studies.check",
@@ -93,7 +93,7 @@ _CONFIGURED = {kind.__name__.lower(): kind for kind in FUNCTIONS if issubclass(k
 """Commands that take --config, by their words."""
 _CONDITIONAL: dict[str, tuple[type, str]] = {
     "imitate": (verbs.Imitate, "verbs"),
-    "data import": (data_declarations.DataImport, "imports"),
+    "data import": (data_declarations.DataImport, "studies"),
 }
 """Words of a command -> its class, and the module whose `missing` says what its options make necessary."""
 

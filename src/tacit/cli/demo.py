@@ -33,7 +33,7 @@ from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.study import simulators, synthesis_report
-from tacit.study.account import LEDGER, Words, promised, thrown_away
+from tacit.study.account import LEDGER, Words, thrown_away
 from tacit.study.folder import Stopwatch, require_free, settings_of
 from tacit.study.narration import Advance
 from tacit.study.study import Study
@@ -300,7 +300,7 @@ def audits(
         canaries: how many are crafted; each is planted or not, as a coin falls.
         seed: of the canaries, the coins and the attacker's draws.
     """
-    _, epsilon, delta = promised(plan)
+    epsilon, delta = plan.epsilon, plan.delta
     planted = leaps(data.spec, canaries, seed=seed)
     columns, present = plant({name: column[canaries:] for name, column in data.columns.items()}, planted, seed=seed)
     scores = GradientScores(plan, planted, _some(others, PUBLIC, seed), seed=seed)

@@ -1,21 +1,224 @@
-"""`tacit new` and `tacit check`: a study's file from a table's header, and a check of what was made of it."""
+"""`tacit data import`, `tacit new` and `tacit check`: from a table to records, and to a study of them."""
 
 from __future__ import annotations
 
+import dataclasses
+import glob
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tacit import plain_files
-from tacit.cli.console import complain, require_new, say
-from tacit.cli.data_declarations import Check, New
-from tacit.cli.options import Missing, given, require_given
+from tacit.cli.console import complain, progress, require_new, say
+from tacit.cli.data_declarations import Check, DataImport, New
+from tacit.cli.options import Missing, given, meaningless, refused, require_given
+from tacit.cli.options import named as in_words
 from tacit.data import spec_files
-from tacit.errors import PlanError
+from tacit.data.sources import databases, lake
+from tacit.data.sources.files import Fields, described_spec
+from tacit.data.sources.sorting import Wanted, read
+from tacit.data.sources.tables import Style, parquet_description
+from tacit.data.spec import PublicSpec, Space
+from tacit.data.store import name_units
+from tacit.data.trajectories import Trajectories
+from tacit.errors import FileError, PlanError
 from tacit.study import file as files
+from tacit.study.account import Words
 from tacit.study.check import check as checked
 from tacit.study.check import header
+from tacit.study.file import StudyFile
+from tacit.study.study import Study
 from tacit.units import Unit
+
+_READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
+_SORTED = ("time", "next", "where", "qualify", "reward", "action", "column")
+"""Options of tables whose rows are sorted, or computed with."""
+_STYLE = ("separator", "decimal", "encoding", "missing")
+"""Options that say how a CSV file is written."""
+_TABLE = ("fields", "episode", "propensity")
+_KINDS = {
+    "csv": ("tables", _TABLE),
+    "parquet": ("tables", _TABLE),
+    "table": ("tables", (*_TABLE, *_SORTED, *_STYLE, "sql", "database")),
+    "npz": (".npz", ("episode",)),
+    "d4rl": (".hdf5", ("chunk", "horizon")),
+    "minari": ("Minari", ("reward_bounds", "propensity", "minari_root", "observation")),
+}
+"""Kind -> what its files are called, and which options it has beside those of all."""
+
+
+def import_(command: DataImport) -> None:
+    """Read records into tacit's own format.
+
+    Raises:
+        DataError: the records break a rule (the message names file and row, never a value).
+        PlanError: an option has no meaning for these files.
+        FileError: a file is missing or damaged, or the folder exists.
+    """
+    study = None if command.into is None else StudyFile.read(command.into)
+    command = command if study is None else _of_study(command, study)
+    kind = _kind(command)
+    named, allowed = _KINDS[kind]
+    for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
+        if getattr(command, option) not in (None, ()) and option not in allowed:
+            takers = " and ".join(dict.fromkeys(kind for kind, taken in _KINDS.values() if option in taken))
+            words = in_words("from" if option == "database" else option)
+            raise meaningless("data import", words, f"no {words} for {named}: it is for {takers}")
+    unit = command.unit or ""
+    if command.unit_name is not None and unit.startswith(":"):
+        raise meaningless("data import", "unit-name", f"no --unit-name for {unit}: it is for a column of ids")
+    require_given("data import", missing(command))
+    spec = None if command.spec is None else spec_files.read(command.spec)
+    if spec is None and kind in ("parquet", "table"):
+        spec = described_spec(command.files)
+    options: dict[str, Any] = {"unit": unit, "unit_key": command.unit_key}
+    options |= {"simulated": command.simulated, "store": command.out}
+    with progress("Reading and checking the records"):
+        if kind == "minari":
+            options |= {"reward": command.reward_bounds, "propensity": command.propensity, "root": command.minari_root}
+            data = Trajectories.from_minari(command.files[0], spec=spec, observation=command.observation, **options)
+            if not data.spec.propensities:
+                _warn_of_propensities(command)
+        else:
+            assert spec is not None
+            _import_files(command, kind, spec, options)
+    if command.unit_name is not None:
+        name_units(command.out, command.unit_name)
+    if study is not None:
+        curator = Study.open(study.path).curator
+        refusals = Words("people", "release", "learned from", "learn")
+        account = curator.account(refusals, study.budget_epsilon, curator.delta(None))
+        dataclasses.replace(account, sources=(*account.sources, command.out), ledger=account.path).share()
+    what = "simulated records" if command.simulated else "the private records: keep it where they may be"
+    say(f"Wrote {command.out} ({what}).")
+    if command.sql is not None and not command.simulated:
+        say("Certificates will say that nobody checked whether the query mixes units.")
+
+
+def _of_study(command: DataImport, study: StudyFile) -> DataImport:
+    """The command with what a study says of its people, where the command says nothing."""
+    reading = {name: value for name, value in study.reading.items() if name not in ("actions", "columns", "fields")}
+    lists = {"time", "missing"}  # options that may be repeated
+    said: dict[str, Any] = {
+        name: (value,) if name in lists and isinstance(value, str) else value for name, value in reading.items()
+    }
+    if "next" in said:
+        said["next"] = ("drop",) if said["next"] == "drop" else ()
+    for option, name in (("action", "actions"), ("column", "columns")):
+        if name in study.reading:
+            said[option] = tuple(f"{column}={text}" for column, text in study.reading[name].items())
+    if "fields" in study.reading:
+        said["fields"] = tuple(f"{field}={','.join(names)}" for field, names in study.reading["fields"].items())
+    said |= {"unit": study.unit, "spec": study.spec}
+    empty: dict[str, Any] = {name: value for name, value in said.items() if getattr(command, name) in (None, (), False)}
+    return dataclasses.replace(command, **empty)
+
+
+def _kind(command: DataImport) -> str:
+    """Which of `_KINDS` is read."""
+    if command.sql is not None or command.database is not None:
+        if command.sql is None or command.database is None or command.files:
+            expected = "--sql QUERY --from ADDRESS, or files"
+            raise refused("data import", "a query and its database come together", expected, "correct the command")
+        return "table"
+    kinds = {_kind_of(name) for name in command.files}
+    tables = bool(kinds) and kinds <= {"csv", "parquet", "table"}
+    if tables and ("table" in kinds or any(getattr(command, name) not in (None, ()) for name in (*_SORTED, *_STYLE))):
+        return "table"
+    if len(kinds) != 1 or (kinds & {"minari", "d4rl"} and len(command.files) != 1):
+        what = "the files are of several kinds, or there is none" if len(kinds) != 1 else "there are several datasets"
+        expected = "tables or .npz files of one kind, one .hdf5 file, a query, or the id of one Minari dataset"
+        raise FileError(what, where="data import", expected=expected, remedy="import one kind at a time")
+    return kinds.pop()
+
+
+def _kind_of(name: str) -> str:
+    path = Path(name)
+    if path.suffix.lower() in _READERS and not glob.has_magic(name) and not path.is_dir():
+        return _READERS[path.suffix.lower()]
+    known = any(map(lake.kind_of, path.rglob("*"))) if path.is_dir() else glob.has_magic(name) or lake.kind_of(path)
+    return "table" if known else "minari"
+
+
+def missing(command: DataImport) -> list[Missing]:
+    """What a command needs besides the options that every command needs."""
+    kinds = {_kind_of(name) for name in command.files}
+    whose = [Missing("--unit", "the column that says whose a row is", "name it")] if command.unit is None else []
+    if command.spec is not None or kinds == {"minari"} or (kinds == {"parquet"} and all(map(_has_spec, command.files))):
+        return whose
+    expected = "a TOML or JSON file of public bounds (`tacit new` writes a template)"
+    return [*whose, Missing("--spec", expected, "declare bounds that are known without the data")]
+
+
+def _has_spec(name: str) -> bool:
+    """Whether a table has its public bounds in it, as tacit's own Parquet files do."""
+    return plain_files.plain(Path(name)) and "spec" in parquet_description(Path(name))
+
+
+def _warn_of_propensities(command: DataImport) -> None:
+    from tacit.data.sources.minari import overlooked
+
+    key = overlooked(command.files[0], command.minari_root)
+    if key is not None:
+        complain(f"The infos have {key!r}, which was not imported: give --propensity {key} to evaluate other policies.")
+
+
+def _import_files(command: DataImport, kind: str, spec: PublicSpec, options: dict[str, Any]) -> None:
+    if kind == "d4rl":
+        Trajectories.from_d4rl(command.files[0], chunk=command.chunk, horizon=command.horizon, spec=spec, **options)
+        return
+    if kind == "npz":
+        Trajectories.from_npz(command.files, episode=command.episode, spec=spec, **options)
+        return
+    fields = Fields.named(spec, command.fields or ())
+    if command.propensity is not None:
+        fields = dataclasses.replace(fields, propensity=command.propensity)
+    if kind == "table":
+        _import_table(command, spec, fields)
+        return
+    reader = Trajectories.from_csv if kind == "csv" else Trajectories.from_parquet
+    reader(command.files, fields=fields, episode=command.episode, spec=spec, **options)
+
+
+def _import_table(command: DataImport, spec: PublicSpec, fields: Fields) -> None:
+    wanted = Wanted(
+        unit=command.unit or "",
+        episode=command.episode,
+        time=command.time,
+        next=None if command.next is None else "drop" if command.next else "keep",
+        where=command.where,
+        qualify=command.qualify,
+        reward=command.reward,
+        actions=_named(command.action, "action", spec.action, spec.names("actions")),
+        columns=_named(command.column, "column", spec.observation, spec.names("observations")),
+        fields=fields,
+        unit_key=command.unit_key,
+    )
+    style = {name: value for name, value in given(command, *_STYLE).items() if value != ()}
+    if command.sql is not None and command.database is not None:
+        if style:
+            name = in_words(next(iter(style)))
+            raise meaningless("data import", name, f"no {name} for a query: it is for CSV files")
+        table = databases.table_of(command.sql, command.database)
+    else:
+        table = lake.table_of(command.files, Style(**style))
+    read(table, wanted, spec, simulated=command.simulated, store=command.out)
+
+
+def _named(given: Sequence[str] | None, option: str, space: Space, names: Sequence[str]) -> dict[str, str]:
+    """Expressions by the names of columns: of "NAME=EXPRESSION" where it begins with one, else of the only column."""
+    known = {column.name for column in space.columns or ()} or set(names)
+    made: dict[str, str] = {}
+    for words in given or ():
+        name, equals, text = words.partition("=")
+        name, text = (name.strip(), text) if equals and name.strip() in known else ("", words)
+        if name in made:
+            raise refused("data import", f"--{option} names a column twice", "one expression for each", "leave one out")
+        made[name] = text
+    return made
+
 
 _QUESTIONS = {
     "unit": "Which column says whose a row is? ",

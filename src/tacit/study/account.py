@@ -159,7 +159,7 @@ class Account:
             PlanExhausted: this very plan was begun before.
             BudgetExceeded: what is left does not pay for it.
         """
-        unit, epsilon, delta = promised(plan)
+        unit, epsilon, delta = plan.unit, plan.epsilon, plan.delta
         whole = self.budget_epsilon or epsilon
         budget = (whole, self.budget_delta or self._whole_delta(whole))
         charge = Charge(plans.bound(plan).epsilon, delta)
@@ -369,18 +369,13 @@ def require_name(known: str | None, name: str, where: str, narrator: Narrator, *
 @contextmanager
 def thrown_away(plan: Plan, *, epsilon: float | None = None) -> Iterator[Ledger]:
     """A ledger for a plan, or for another epsilon, over simulated records: nobody is behind them. It is not kept."""
-    unit, plan_epsilon, delta = promised(plan)
+    unit, plan_epsilon, delta = plan.unit, plan.epsilon, plan.delta
     whole = plan_epsilon if epsilon is None else epsilon
     with (
         tempfile.TemporaryDirectory() as folder,
         Ledger(Path(folder, LEDGER), unit, epsilon=whole, delta=delta) as ledger,
     ):
         yield ledger
-
-
-def promised(plan: Plan) -> tuple[Unit, float, float]:
-    """Unit, epsilon and delta of a calibrated plan."""
-    return plan.unit, plan.epsilon, plan.delta
 
 
 def ledger_beside(source: Path) -> Path:

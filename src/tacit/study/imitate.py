@@ -301,12 +301,11 @@ def _require_answerable(plan: Plan, grid: Grid) -> None:
 def _silent(plan: Plan) -> Plan:
     """What noise alone makes."""
     from tacit.methods.mobility import pategail
-    from tacit.study.account import promised
 
     # A linear critic has no such control, and that of a table of rewards takes its place.
     if not isinstance(plan, pategail.PateGailPlan) or plan.kind != "linear":
         return dataclasses.replace(plan, zero_contribution=True)
-    unit, epsilon, delta = promised(plan)
+    unit, epsilon, delta = plan.unit, plan.epsilon, plan.delta
     table = dataclasses.replace(pategail.recipe("table", plan.people, epsilon), noise=plan.noise, floor=plan.floor)
     rows = {"rounds": plan.rounds, "rows_per_unit": plan.rows_per_unit}
     silent = dataclasses.replace(table, zero_contribution=True, **rows)  # type: ignore[arg-type]

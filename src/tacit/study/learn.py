@@ -140,7 +140,7 @@ def learn(
     from tacit.methods.experts import Consensus, claimed, published
     from tacit.methods.experts.learned import level
     from tacit.study import simulators
-    from tacit.study.account import Words, promised
+    from tacit.study.account import Words
     from tacit.study.environments import list_worlds, world_of
     from tacit.study.folder import SIMULATED, require_free
 
@@ -172,7 +172,7 @@ def learn(
         _require_enough(plan, episodes, source.name, experts)
     if out is not None:
         require_free(out, resume=None)
-    _, price, slack = promised(plan)
+    price, slack = plan.epsilon, plan.delta
     told = Words("experts", "learning", "learned from", "learn", "give another --seed, or slightly less --epsilon")
     account = curator.account(told, price, slack)
     account.require_payable(plan)

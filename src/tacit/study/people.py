@@ -24,7 +24,6 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
-from tacit.study.account import promised
 from tacit.study.environments import own
 from tacit.study.narration import Advance
 from tacit.tracking import TensorBoard
@@ -157,7 +156,7 @@ def measured(
 
 def repeated(people: Enrolled, plan: AnyPlan, *, runs: int, seed: int, advance: Advance) -> Learned:
     """Independent runs of a plan, whose ledgers and register are thrown away: everybody in them is simulated."""
-    unit, epsilon, delta = promised(plan)
+    unit, epsilon, delta = plan.unit, plan.epsilon, plan.delta
     budget = epsilon if math.isfinite(epsilon) else 1.0
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         inside = Path(folder, "run")
@@ -190,7 +189,7 @@ def noise_alone(plan: AnyPlan) -> AnyPlan:
 
 
 def _priced(changed: AnyPlan, plan: AnyPlan) -> AnyPlan:
-    unit, _, delta = promised(plan)
+    unit, delta = plan.unit, plan.delta
     return changed.account(unit=unit, delta=delta)
 
 

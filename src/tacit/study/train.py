@@ -359,9 +359,8 @@ def _learn(
     from tacit.privacy.ledger.register import Register
     from tacit.privacy.vault import plan as plans
     from tacit.privacy.vault.user_vault import UserVault
-    from tacit.study.account import promised
 
-    unit, epsilon, delta = promised(plan)
+    unit, epsilon, delta = plan.unit, plan.epsilon, plan.delta
     plain_files.private_folder(run.inside(PRIVATE))
     budget = epsilon if math.isfinite(epsilon) else given["epsilon"]  # nothing else is ever charged
     with ExitStack() as stack:
