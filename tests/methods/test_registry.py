@@ -28,6 +28,13 @@ def test_every_entry_names_what_is_there(method: Method) -> None:
         assert callable(methods.load(place))
 
 
+def test_every_certified_name_is_that_of_one_plan() -> None:
+    places: dict[str, set[str]] = {}
+    for method in METHODS:
+        places.setdefault(method.certified, set()).add(method.plan)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_no_two_methods_of_a_command_share_a_name_and_no_two_audits() -> None:
     names = [(method.task, method.name) for method in METHODS]
     audits = [name for method in METHODS for name in method.audits]

@@ -9,6 +9,7 @@ import pytest
 from vault_cases import SumPlan, open_vault
 
 from tacit.errors import PlanError
+from tacit.methods.synthesis import TransitionsPlan
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.vault import plan as plans
 from tacit.units import Promise, Unit
@@ -53,6 +54,35 @@ def test_an_epsilon_that_no_certificate_could_state_is_refused_before_anything_i
     large = dataclasses.replace(fits, promise=Promise(UNIT, 485.0, 1e-6), noise_multiplier=0.0375)
     with pytest.raises(PlanError, match="choose a smaller epsilon"):
         plans.bound(large)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("synthesis of transitions (MST)", "the name of its method is that of another method"),
+        ("a method of mine", None),
+    ],
+)
+def test_a_name_of_another_method_is_refused_before_anything_is_paid(
+    tmp_path: Path, name: str, wrong: str | None
+) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    borrowed = dataclasses.make_dataclass("Borrowed", [], bases=(SumPlan,), frozen=True, namespace={"method": name})
+    plan = plans.account(borrowed(steps=1, noise_multiplier=50.0), unit=vault.unit, delta=1e-6)
+    if wrong is None:
+        vault.reserve(plan)
+        return
+    with pytest.raises(PlanError, match=wrong):
+        vault.reserve(plan)
+    assert vault.ledger.plans() == []
+
+
+def test_an_entry_that_calls_a_plan_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = TransitionsPlan(steps=100).calibrate(unit=UNIT, epsilon=1.0, delta=1e-6)
+    plans.require_statable(plan)
+    monkeypatch.setattr(TransitionsPlan, "method", "synthesis of transition")
+    with pytest.raises(PlanError, match=r"the name of its method is not what its entry in `tacit.methods` says"):
+        plans.require_statable(plan)
 
 
 def test_a_plan_that_is_not_calibrated_is_refused_in_these_words(tmp_path: Path) -> None:

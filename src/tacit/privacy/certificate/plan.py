@@ -83,6 +83,17 @@ def misnamed(method: str) -> str | None:
     return "is tacit's but for its case" if method.casefold() in map(str.casefold, certified_names()) else None
 
 
+def disowned(plan: Plan) -> str | None:
+    """What is wrong with the name of a plan's method beside the registry: no certificate of it would verify."""
+    registry = _registry()
+    places = {f"{kind.__module__}:{kind.__qualname__}" for kind in type(plan).__mro__}
+    named = [method for method in registry.METHODS if method.certified == plan.method]
+    if named and not any(registry.complete(method.plan) in places for method in named):
+        return "is that of another method"
+    entered = {method.certified for method in registry.METHODS if registry.complete(method.plan) in places}
+    return "is not what its entry in `tacit.methods` says" if entered and plan.method not in entered else None
+
+
 def own_words(plan: Labelled | None) -> tuple[str, ...]:
     """The fields that are declared beside the usual ones, because there is no plan to rebuild that would imply them."""
     return () if plan is not None else ("plan", "source", "target_epsilon", *LISTS)

@@ -23,7 +23,7 @@ from tacit.privacy.accounting.events import Event, flatten
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.fields import figures, require_few_kinds
 from tacit.privacy.certificate.markdown import attack
-from tacit.privacy.certificate.plan import certified_names, misnamed, place_of_plan
+from tacit.privacy.certificate.plan import certified_names, disowned, misnamed, place_of_plan
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Plan, certified, composed, publish_logs
@@ -174,7 +174,7 @@ def public_fields(plan: Plan) -> dict[str, Any]:
 
 def require_statable(plan: Plan) -> None:
     """Raise a PlanError unless a certificate could state the plan: before it is paid for, not when it has run."""
-    wrong = None if plan.method in certified_names() else misnamed(plan.method)
+    wrong = disowned(plan) if plan.method in certified_names() else misnamed(plan.method) or disowned(plan)
     problem = wrong and f"the name of its method {wrong}"
     try:
         certificate_json.require_plain({"plan": public_fields(plan), "source": plan.source})
