@@ -173,7 +173,7 @@ def test_a_template_comes_from_the_header_alone(folder: Path, capsys: pytest.Cap
     assert main(["new", "a.csv", *told, "--out", "a.csv.study.toml"]) == 6
     assert "the file exists already" in capsys.readouterr().err
     assert main(["check", "a.csv.study.toml"]) == 2
-    assert "a.csv.toml: observation: low is missing" in capsys.readouterr().err
+    assert "a.csv.toml: observation pulse: low is missing" in capsys.readouterr().err
 
 
 GERMAN = """Patientennr;Datum;lfd. Nr.;Hb (g/dl);Gabe;Rückfrage

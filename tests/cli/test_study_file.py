@@ -95,7 +95,9 @@ def test_what_only_the_curator_knows_is_asked_for_at_once(folder: Path, capsys: 
 
 def test_a_check_says_everything_that_is_wrong_at_once(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = Path("study.toml").read_text()
-    wrong = text.replace("population = 400", 'populations = 400\nrelation = "some"').replace('"patient_id"', '"mrn"')
+    wrong = text.replace("population = 400", 'populations = 400\ntime = "hour"\nrelation = "some"').replace(
+        '"patient_id"', '"mrn"'
+    )
     Path("study.toml").write_text(wrong.replace('propensity = "p"', 'propensity = "q"').replace("reward =", "rewerd ="))
     capsys.readouterr()
     assert main(["check"]) == 2
@@ -105,14 +107,40 @@ def test_a_check_says_everything_that_is_wrong_at_once(study: Path, capsys: pyte
         "'populations' is unknown (did you mean population?)",
         "relation is none of add_or_remove and replace_one",
         "'rewerd' is unknown (did you mean reward?)",
+        "'time' is unknown (it belongs under [reading])",
         "there is no column 'mrn', which unit names",
         "there is no column 'q', which propensity names",
         "there is no column 'comfort' of the rewards",
     ):
         assert fault in shown, fault
-    assert "7 things to mend" in shown
+    assert "8 things to mend" in shown
     with pytest.raises(PlanError, match="population is missing"):
         tacit.Study.open("study.toml")
+
+
+def test_every_column_at_fault_is_named(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = BOUNDS.replace("low = 30\n", "").replace('labels = ["no", "yes"]', 'labels = ["no"]')
+    Path("visits.toml").write_text(broken.replace("low = -1\n", ""))
+    assert main(["check"]) == 2
+    shown = capsys.readouterr().err
+    for fault in (
+        "observation pulse: low is missing, or is no finite number",
+        "action drug: the labels are fewer than two, or one stands twice or is empty",
+        "reward comfort: low is missing, or is no finite number",
+    ):
+        assert f"visits.toml: {fault}" in shown
+    assert "3 things to mend" in shown
+
+
+def test_one_text_for_what_is_missing_is_not_its_letters(study: Path) -> None:
+    table = Path("visits.csv").read_text().replace("P000,0,", "P000,0,k.A.,no,0.5\nP300,0,")
+    Path("visits.csv").write_text(table)
+    Path("visits.toml").write_text(BOUNDS.replace('name = "pulse"', 'name = "pulse"\nmissing = "flag"'))
+    text = Path("study.toml").read_text().replace("-abs(pulse - 75) / 145", "-coalesce(abs(pulse - 75), 0) / 145")
+    Path("study.toml").write_text(text + 'missing = "k.A."\nsimulated = true\n')
+    opened = tacit.Study.open()
+    pulse = opened.curator.source.open().columns["observations"][:, 0]
+    assert (pulse == 30).sum() == 1
 
 
 def test_three_commands_from_a_table_to_a_release(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +157,7 @@ def test_three_commands_from_a_table_to_a_release(study: Path, capsys: pytest.Ca
     assert ledger.epsilon == 6.0
     capsys.readouterr()
     assert main(["check", "study.toml"]) == 0
-    assert "Spent epsilon 1.99" in capsys.readouterr().out.replace("Spent epsilon 2 ", "Spent epsilon 1.99 ")
+    assert "Releases: 1. Spent epsilon 1.99" in capsys.readouterr().out
     assert main([*IMPROVE[:1], "study.toml", *IMPROVE[1:], "--unit", "patient_id", "--out", "twice"]) == 2
     assert "--unit" in capsys.readouterr().err  # the file says it
 

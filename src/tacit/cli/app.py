@@ -172,6 +172,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except SystemExit as done:
         if done.code == BAD_WORDS:
             _complain_of_more(words)
+            if verbs.of_a_study(words) and not verbs.STUDY.exists():
+                complain("There is no study.toml here, which would say whose the records are: see `tacit new`.")
         return done.code if isinstance(done.code, int) else BAD_WORDS
     except TacitError as error:
         complain(str(error))

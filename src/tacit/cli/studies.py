@@ -299,6 +299,8 @@ def check(command: Check) -> None:
         complain(fault)
     if verdict.faults:
         count = len(verdict.faults)
-        what = f"{count} thing{'s' * (count > 1)} to mend before the study can be used"
-        raise PlanError(what, where=str(command.study), expected="none", remedy="mend what is named above")
-    say(f"{command.study} is ready: tacit synthesize --epsilon 1 --out RUN, and likewise the other verbs.")
+        what = f"the study cannot be used yet: {count} thing{'s' * (count > 1)} to mend"
+        raise PlanError(what, where=str(command.study), expected="what is named above", remedy="then check again")
+    say(
+        f"{command.study} is ready, as far as its cells, which nobody read: tacit synthesize --epsilon 1 --out RUN"
+    )

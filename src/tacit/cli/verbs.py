@@ -53,7 +53,8 @@ class OfRecords(VerbCommand):
     """A verb of imported records.
 
     Args:
-        data: folder of the private records (`tacit data import` writes one).
+        data: folder of the private records (`tacit data import` writes one), or a study's file, which says unit,
+            population and budget; where none is named, study.toml is read if it is there (`tacit new` writes it).
     """
 
     data: Positional[Path]
@@ -62,7 +63,7 @@ class OfRecords(VerbCommand):
         """The study that the words name."""
         from tacit.data.store import read_spec
 
-        if vars(type(self))["_reads"]:
+        if vars(type(self))["_reads"] and not (self.data / "spec.json").is_file():
             read_spec(self.data)  # refuses anything but a folder of records, in the words of one
         return Study(self.data, **_of_study(self), narrator=console.Console(), lead=lead)
 
@@ -129,6 +130,12 @@ class OfFile(VerbCommand):
         return Study.open(self.data, narrator=console.Console(), lead=lead)
 
 
+def of_a_study(words: Sequence[str]) -> bool:
+    """Whether these words of a command line are a verb of a study, and name no records."""
+    verb, first = (*words, "", "")[:2]
+    return hasattr(getattr(Study, verb, None), "__wrapped__") and (not first or first.startswith("-"))
+
+
 def with_file(words: Sequence[str]) -> type[VerbCommand] | None:
     """The command of these words of a command line, if it is a verb of a study that a file says.
 
@@ -139,7 +146,7 @@ def with_file(words: Sequence[str]) -> type[VerbCommand] | None:
     if not hasattr(getattr(Study, verb, None), "__wrapped__") or first in ("-h", "--help"):
         return None
     long = any(word.partition("=")[0] in ("--unit", "--population", "--city") for word in words)
-    here = (not first or first.startswith("-")) and STUDY.is_file() and not long
+    here = of_a_study(words) and STUDY.is_file() and not long
     return command_of(cast(Task, verb), OfFile) if here or first.endswith(".toml") else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -409,6 +409,18 @@ def _column_to_json(column: Column) -> dict[str, Any]:
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value, default in pairs if value != default
     }
+
+
+def faults(values: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with single columns of public bounds, all of them, where `PublicSpec.from_json` says the first."""
+    for space in ("observation", "action", "reward"):
+        listed = values[space].get("columns") if isinstance(values.get(space), Mapping) else None
+        for number, column in enumerate(listed if isinstance(listed, list) else (), 1):
+            name = column.get("name") if isinstance(column, Mapping) else None
+            try:
+                _column_from_json(column)
+            except DataError as error:
+                yield f"{space} {name if isinstance(name, str) else number}: {error.what}"
 
 
 def _column_from_json(values: Any) -> Column:

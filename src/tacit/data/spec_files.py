@@ -10,6 +10,7 @@ from typing import Any
 
 from tacit import plain_files
 from tacit.data.spec import PublicSpec
+from tacit.data.spec import faults as columns_at_fault
 from tacit.errors import FileError
 
 SCHEMA = Path(__file__).with_name("spec.schema.json")
@@ -56,6 +57,20 @@ def read(path: Path) -> PublicSpec:
         FileError: the file is missing, or neither TOML nor JSON.
         DataError: a field is missing or invalid.
     """
+    return PublicSpec.from_json(_content(path), where=str(path))
+
+
+def faults(path: Path) -> list[str]:
+    """What is wrong with single columns of the public bounds in a file, all of them.
+
+    Raises:
+        FileError: the file is missing, or neither TOML nor JSON.
+    """
+    values = _content(path)
+    return list(columns_at_fault(values)) if isinstance(values, dict) else []
+
+
+def _content(path: Path) -> Any:
     kind = "TOML" if path.suffix.lower() == ".toml" else "JSON"
     value: Any = None
     missing = False
@@ -70,7 +85,7 @@ def read(path: Path) -> PublicSpec:
         what = "there is no such file" if missing else f"the file is no {kind}"
         remedy = "check the path" if missing else "mend it, or begin with the template of `tacit new`"
         raise FileError(what, where=str(path), expected="a TOML or JSON file of public bounds", remedy=remedy)
-    return PublicSpec.from_json(value, where=str(path))
+    return value
 
 
 def template(names: Sequence[str]) -> str:

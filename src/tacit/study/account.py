@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tacit import plain_files
-from tacit.data.store import read_spec, read_unit
+from tacit.data.store import read_spec
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
 from tacit.privacy.accounting.filters import Charge, Total, admits
 from tacit.privacy.ledger.folds import alone, folds_of
@@ -330,26 +330,18 @@ class Account:
         )
 
 
-def require_unit(data: Path, name: str, narrator: Narrator) -> None:
+def require_name(known: str | None, name: str, where: str, narrator: Narrator, *, ids: bool = True) -> None:
     """Refuse a promise to others than those whose ids the records were imported with.
 
     A name fits what it begins with: `doctor_id` a doctor; of a nested key the last name counts. Where ids have no
     name that is said, since nothing can be checked; where there are no ids the certificate says what counts as a unit.
 
     Args:
-        data: folder of the records.
+        known: what the ids are called, if that is known.
         name: of the unit that the promise is made to.
+        where: the records.
         narrator: is told where nothing can be checked.
-
-    Raises:
-        DataError: `name` is another unit than the records'.
-        FileError: the folder holds no records.
-    """
-    require_name(read_unit(data), name, str(data), narrator, ids=read_spec(data)[2] == "id")
-
-
-def require_name(known: str | None, name: str, where: str, narrator: Narrator, *, ids: bool = True) -> None:
-    """`require_unit` of records whose ids are `known` to be called so; `ids` says whether their units have any.
+        ids: whether the records' units have ids.
 
     Raises:
         DataError: `name` is another unit than the records'.

@@ -90,6 +90,10 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
     for option, column in (("episode", reading.get("episode")), ("propensity", reading.get("propensity"))):
         if column is not None and column not in names:
             yield f"{records.name}: there is no column {column!r}, which {option} names"
+    broken = [f"{bounds}: {fault}" for fault in spec_files.faults(bounds)]
+    yield from broken
+    if broken:
+        return
     spec = spec_files.read(bounds)
     notes += described(spec)
     pairs = [f"{name}={','.join(listed)}" for name, listed in dict(reading.get("fields", {})).items()]
@@ -106,7 +110,11 @@ def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[s
     if absent["next_observations"] and "next" not in reading:
         notes.append('Next observations have no columns: [reading] needs next = "keep" (or "drop").')
     if spec.propensities and absent["propensities"] and "propensity" not in reading:
-        yield f"{records.name}: there is no column {absent['propensities'][0]!r}, the propensity that {bounds.name} has"
+        name = absent["propensities"][0]
+        yield (
+            f"{records.name}: there is no column {name!r}; name the propensity's under [reading], propensity = COLUMN, "
+            f"or say propensities = false in {bounds.name}"
+        )
     if not times:
         notes.append("Without time, a unit's rows follow each other as they lie in the file.")
     if not spec.propensities or not isinstance(spec.action, Discrete):
@@ -175,4 +183,5 @@ def _balance(file: StudyFile, notes: list[str]) -> Iterator[str]:
     if view.epsilon != file.budget_epsilon:
         yield f"{file.path}: budget_epsilon is {file.budget_epsilon:g}, and the ledger's is {view.epsilon:g}, for good"
     epsilon, _ = view.spent()
-    notes.append(f"Spent epsilon {epsilon:.6g} of {view.epsilon:g} in {len(view.plans())} releases.")
+    left = max(0.0, view.epsilon - epsilon)
+    notes.append(f"Releases: {len(view.plans())}. Spent epsilon {epsilon:.6g} of {view.epsilon:g}; {left:.6g} is left.")

@@ -31,12 +31,16 @@ _OF_TABLE = """\
 spec = {spec}    # public bounds of the columns: fill them in
 
 [reading]
-# time = "date"             # what orders a person's rows: a column or an expression; without it, the table's order
+# time = "date"             # what orders a person's rows; without it, the table's order. A column, or an expression:
+# time = "try_strptime(day, '%d.%m.%Y')"
 # episode = "stay_id"       # column of the episode's id
 # next = "keep"             # build next observations from the next row ("drop" leaves out the last row of each episode)
 # reward = "-abs(pulse - 75) / 145"    # an expression, where no column has it
 # propensity = "p"          # column with the behaviour policy's probability of the action
-# separator = ";"           # of a CSV file; likewise decimal, encoding and missing
+# separator = ";"           # of a CSV file, as are these:
+# decimal = ","
+# encoding = "cp1252"
+# missing = ["n.a."]        # texts that say that nothing is known, beside empty cells, NA and null
 """
 
 
@@ -122,8 +126,9 @@ def faults(values: Mapping[str, Any]) -> Iterator[str]:
     reading = values.get("reading", {})
     for name, names in (*((name, tuple(known)) for name in values), *((name, _READING) for name in reading)):
         if name not in names:
-            near = difflib.get_close_matches(name, (*known, *_READING), n=1)
-            yield f"{name[:40]!r} is unknown" + (f" (did you mean {near[0]}?)" if near else "")
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            yield f"{name[:40]!r} is unknown" + (" (it belongs under [reading])" if name in _READING else hint)
     texts = [name for name in ("records", "unit", "ledger", "spec") if not isinstance(values.get(name, ""), str)]
     yield from (f"{name} is no text" for name in texts)
     population = values.get("population", 2)

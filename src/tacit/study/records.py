@@ -107,7 +107,7 @@ def source_of(
     """
     from tacit.data.mobility.days import Days
     from tacit.data.trajectories import Trajectories, called_units, folder_of, held_by_one
-    from tacit.study.account import require_name, require_unit
+    from tacit.study.account import require_name
     from tacit.study.movement import OWN, Movement, Whereabouts
 
     taken = {"simulated"} if isinstance(records, Days) else set[str]()
@@ -151,11 +151,11 @@ def source_of(
         require_name(called_units(records), unit, "Study", narrator, ids=kind == "id")
         place = _required(ledger)
         return Source("Study", records.spec, unit, records.simulated, None, held_by_one(records, place), kind=kind)
-    from tacit.data.store import read_spec
+    from tacit.data.store import read_spec, read_unit
 
     assert path is not None
     known, simulated, kind = read_spec(path)
-    require_unit(path, unit, narrator)
+    require_name(read_unit(path), unit, str(path), narrator, ids=kind == "id")
     return Source(str(path), known, unit, simulated, path, lambda: lead.open(path), kind=kind)
 
 

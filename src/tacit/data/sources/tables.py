@@ -49,6 +49,8 @@ class Style:
     missing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.missing, str):  # one text, and never its letters
+            object.__setattr__(self, "missing", (self.missing,))
         object.__setattr__(self, "separator", "\t" if self.separator == "tab" else self.separator)
         if len(self.separator) != 1 or self.separator.isalnum() or self.separator in " .\"'\r\n":
             self._refuse("--separator", "no sign that can stand between cells", 'one sign, such as ";", or "tab"')
