@@ -589,7 +589,7 @@ def test_the_models_options_need_the_model(chain: Path, tmp_path: Path, capsys: 
     assert "--behaviour model" in capsys.readouterr().err
     assert evaluate(chain, tmp_path, "--behaviour", "model") == 2
     assert "another --policy than behaviour" in capsys.readouterr().err
-    dry = ("--dry-run", "--policy", "uniform", "--behaviour", "model")
+    dry = ("--dry-run", "--policy", "uniform", "--behaviour", "model", "--nonprivate-diagnostics")
     assert main(["evaluate", str(chain), "--out", str(tmp_path / "run"), *PROMISE, *dry]) == 0
     assert "A model of the behaviour policy gets 30 % of this budget" in capsys.readouterr().out
 

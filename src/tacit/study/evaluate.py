@@ -156,15 +156,14 @@ def evaluate(
     )
     if not models and (behaviour_share is not None or behaviour_features is not None):
         raise meaningless("--behaviour-share or --behaviour-features", f"--behaviour {MODEL}")
-    if nonprivate_diagnostics and out is None:
-        raise meaningless("--nonprivate-diagnostics", "it with --out, in whose private/ they are kept")
-
     if out is not None:
         require_free(out, resume=None)
     account = curator.account(Words("people", "evaluation", "computed from", "evaluate"), epsilon, slack)
     account.require_alike()  # whether the budget suffices shows with the records' ledger: it knows which fold judges
 
     def carry_out(options: Mapping[str, Any]) -> Release[Evaluation]:
+        if nonprivate_diagnostics and out is None:
+            raise meaningless("--nonprivate-diagnostics", "it with --out, in whose private/ they are kept")
         return _release(curator, asked, account, options, out, track, look=nonprivate_diagnostics)
 
     more = () if alike is None else (f"Before it, a release of its own from the same budget:\n{alike}",)
