@@ -176,4 +176,4 @@ def test_a_case_says_how_a_part_is_weakened() -> None:
     )
     assert weak.epsilon > 16.0
     (choice,) = mechanisms.with_noise(CASES["choice"]().plan(8.0, 1e-5, 1), 0.5).queries
-    assert choice.mechanism.epsilon == 16.0
+    assert choice.epsilon == 16.0

@@ -136,7 +136,7 @@ def chosen(folder: Path) -> Numbers:
         vault = runs.vault(episodes(), folder, UNIT, seed=seed, name=str(seed))
         calibrated = plan.calibrate(unit=UNIT, epsilon=0.5, delta=1e-4)
         found.append(ope.selection.fit(calibrated, vault).value.index)
-    mechanism: Any = calibrated.parts()[0].mechanism
+    mechanism: Any = calibrated.parts()[0]
     scores = mechanism.scores(dict(unit_rows(episodes(), PROBLEM)))["scores"]
     return {"choices": found, "scores": runs.summary(scores), "sums of scores": scores.sum(axis=0).tolist()}
 

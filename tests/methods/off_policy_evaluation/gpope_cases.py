@@ -15,7 +15,7 @@ from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Relation, Unit
+from tacit.units import Promise, Relation, Unit
 from tacit_worlds import chain
 
 PROBLEM = Problem(gamma=chain.GAMMA, horizon=60, return_range=(0.0, 1.0))
@@ -27,6 +27,10 @@ DELTA = 1e-3
 
 def unit_of(population: int, relation: Relation = "replace_one") -> Unit:
     return Unit("trajectory", relation, population)
+
+
+def promised(people: int) -> Promise:
+    return Promise(unit_of(people), 1.0, 1e-5)
 
 
 def simulated(units: int, seed: int = 0) -> Trajectories:

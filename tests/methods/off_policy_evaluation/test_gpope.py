@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments.gpope_step_sizes import iterate, means, unit_rows
-from gpope_cases import BASE, DELTA, FEATURES, PROBLEM, TARGET, open_vault, simulated, unit_of
+from gpope_cases import BASE, DELTA, FEATURES, PROBLEM, TARGET, open_vault, promised, simulated, unit_of
 
 from tacit.errors import AccountingError, PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation.algorithm import fit
@@ -93,7 +93,14 @@ def test_without_noise_and_clip_it_finds_the_true_values() -> None:
         "starts": episode == 0,
     }
     problem = Problem(gamma=0.9, horizon=5)
-    plan = Gpope(problem=problem, features=OneHot(5), steps=5000, noise_multiplier=0.0, tail=0.1, unit=unit_of(2))
+    plan = Gpope(
+        problem=problem,
+        features=OneHot(5),
+        steps=5000,
+        noise_multiplier=0.0,
+        tail=0.1,
+        promise=promised(2),
+    )
     stats = BellmanStatistics(problem, Behaviour(), None, OneHot(5), "gtd")(
         {name: np.stack([column] * 2) for name, column in rows.items()}
     )
@@ -141,10 +148,10 @@ def test_the_sampled_modes_sample_as_they_say() -> None:
 
 def test_public_defaults() -> None:
     spec = chain.spec()
-    plan = Gpope(**BASE, steps=50, value_share=0.0, noise_multiplier=1.0, unit=unit_of(1000))
+    plan = Gpope(**BASE, steps=50, value_share=0.0, noise_multiplier=1.0, promise=promised(1000))
     assert plan.clip_of(spec) == 0.01
     assert plan.step_size_of(spec) == pytest.approx(math.sqrt(39) / (0.01 * 50)), "the noise is small: the way is bound"
-    loud = Gpope(**BASE, steps=50, value_share=0.0, noise_multiplier=100.0, unit=unit_of(1000))
+    loud = Gpope(**BASE, steps=50, value_share=0.0, noise_multiplier=100.0, promise=promised(1000))
     assert loud.step_size_of(spec) == pytest.approx(1000 / (8 * 0.01 * 100 * math.sqrt(50) * math.sqrt(50)))
     fourier = Fourier(order=3, low=(0.0,), high=(1.0,))
     assert Gpope(problem=PROBLEM, features=fourier).clip_of(spec) == pytest.approx(0.02)
@@ -184,7 +191,7 @@ def test_a_diverging_step_size_gives_numbers(tmp_path: Path) -> None:
         {"tail": 0.0},
         {"schedule": "cosine"},
         {"value_share": 1.0},
-        {"mode": "poisson", "batch_size": 11, "unit": unit_of(10)},
+        {"mode": "poisson", "batch_size": 11, "promise": promised(10)},
     ],
 )
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:

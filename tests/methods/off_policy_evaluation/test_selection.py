@@ -13,6 +13,7 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular, Uni
 from tacit.methods.off_policy_evaluation.scores import nonnegative, returns
 from tacit.methods.off_policy_evaluation.selection import Candidate, CandidateScores, Selection
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.sentences import clause
 
 WORST = Tabular(np.array([[0.1, 0.9], [0.9, 0.1]]))
 CANDIDATES = (
@@ -72,7 +73,7 @@ def test_a_release_counts_as_a_candidate_of_its_own_ledger_only(tmp_path):
     earlier = plan_for(other, epsilon=2.0)
     run = other.reserve(earlier)
     other.release_once(run, "choice")
-    made = other.release(run, TARGET, label=earlier.label(("candidate target: a policy",)))
+    made = other.release(run, TARGET, label=earlier.label((clause("candidate", words="target", policy="released"),)))
     foreign = Candidate(name="learned", policy=made)
     assert foreign.known is TARGET
     plan = dataclasses.replace(plan_for(vault), candidates=(foreign, CANDIDATES[0]))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments.gpope_step_sizes import iterate, mspbe, summarise, tune, unit_rows
-from gpope_cases import BASE, DELTA, PROBLEM, TARGET, Chosen, open_vault, simulated, unit_of
+from gpope_cases import BASE, DELTA, PROBLEM, TARGET, Chosen, open_vault, promised, simulated, unit_of
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError
@@ -51,7 +51,7 @@ def test_the_study_and_the_private_path_agree(tmp_path: Path, mode: Any, step_si
 
 def test_all_step_sizes_share_samples_and_noise() -> None:
     data = simulated(UNITS + 10)
-    plan = Gpope(**BASE, mode="paper", steps=30, noise_multiplier=1.0, clip_norm=0.01, unit=unit_of(UNITS))
+    plan = Gpope(**BASE, mode="paper", steps=30, noise_multiplier=1.0, clip_norm=0.01, promise=promised(UNITS))
     many = tune(data, plan, TARGET, [0.1, 0.3, 1.0], trials=30, seed=4)
     one = tune(data, plan, TARGET, [0.3], trials=30, seed=4)
     assert many.theta.shape == (30, 3, 39)
@@ -71,9 +71,17 @@ def test_batches_are_of_the_population(mode: Any, batch: int) -> None:
         noise_multiplier=1e-3,
         clip_norm=10.0,
         tail=0.5,
-        unit=unit_of(UNITS),
+        promise=promised(UNITS),
     )
-    full = Gpope(**BASE, steps=2, noise_multiplier=1e-6, clip_norm=10.0, tail=0.5, value_share=0.0, unit=unit_of(UNITS))
+    full = Gpope(
+        **BASE,
+        steps=2,
+        noise_multiplier=1e-6,
+        clip_norm=10.0,
+        tail=0.5,
+        value_share=0.0,
+        promise=promised(UNITS),
+    )
     drawn = tune(data, plan, Behaviour(), [1.0], trials=1500, seed=0).theta[:, 0]
     whole = tune(data, full, Behaviour(), [1.0], trials=1, seed=0).theta[0, 0]
     error = drawn.std(axis=0) / np.sqrt(1500)
@@ -81,7 +89,7 @@ def test_batches_are_of_the_population(mode: Any, batch: int) -> None:
 
 
 def test_divergence_is_nan_and_the_rest_stays() -> None:
-    plan = Gpope(**BASE, mode="paper", steps=20, noise_multiplier=1.0, clip_norm=1e6, unit=unit_of(UNITS))
+    plan = Gpope(**BASE, mode="paper", steps=20, noise_multiplier=1.0, clip_norm=1e6, promise=promised(UNITS))
     curves = tune(simulated(UNITS), plan, TARGET, [1e-6, 1e36], trials=3, seed=0)
     assert np.isfinite(curves.mspbe[:, 0]).all()
     assert np.isnan(curves.mspbe[:, 1]).all()
@@ -101,7 +109,7 @@ def test_the_bellman_error_is_that_of_the_population() -> None:
 def test_real_records_and_plans_without_a_promise_are_refused() -> None:
     columns = chain.collect(lambda s: np.full((len(s), 2), 0.5), 30, seed=0, horizon=60)
     real = Trajectories.from_arrays(**columns, spec=chain.spec())
-    plan = Gpope(**BASE, mode="paper", steps=2, noise_multiplier=1.0, unit=unit_of(30))
+    plan = Gpope(**BASE, mode="paper", steps=2, noise_multiplier=1.0, promise=promised(30))
     with pytest.raises(DataError, match="not simulated"):
         tune(real, plan, TARGET, [1.0], trials=1, seed=0)
     with pytest.raises(DataError, match="fewer simulated units"):

@@ -134,11 +134,11 @@ def test_least_squares_without_noise_are_first_visit_monte_carlo(tmp_path: Path)
     one = Lsw(**BASE).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4)
     np.testing.assert_allclose(fit(one, vault, Behaviour()).value.values(STATES), means, atol=0.01)
     (part,) = Lsl(**BASE, ridge=1e-6).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4).parts()
-    mechanism: Any = part.mechanism
+    mechanism: Any = part
     totals = mechanism.contributions(rows).sum(axis=0)
     np.testing.assert_allclose(mechanism.solve(*totals, 400), means, atol=1e-5)
     (part,) = Lsl(**BASE).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4).parts()
-    assert part.mechanism.ridge == 400.0  # type: ignore[attr-defined]
+    assert part.ridge == 400.0  # type: ignore[attr-defined]
 
 
 def test_more_than_epsilon_one_is_neither_used_nor_paid(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_more_than_epsilon_one_is_neither_used_nor_paid(tmp_path: Path) -> None:
     assert vault.ledger.plans()[0].epsilon == pytest.approx(1.0)
     assert np.isfinite(release.value.values(STATES)).all()
     (part,) = release.certificate.parts
-    assert (part["kind"], part["regression"]) == ("smooth_sensitivity", "DP-LSL")
+    assert (part["kind"], part["epsilon"], release.certificate.method) == ("smooth_sensitivity", 1.0, "DP-LSL")
     with pytest.raises(PlanExhausted):
         fit(plan, vault, Behaviour())
 
