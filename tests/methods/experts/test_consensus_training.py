@@ -125,7 +125,10 @@ def test_consensus_and_noisy_steps_learn_together(tmp_path: Path) -> None:
     release.certificate.verify()
     assert release.certificate.epsilon <= 10.0
     assert place.steps_left(place.reserve(ready), TRAINING) == 0
-    assert release.certificate.lines("covered")[1] == "which policy each expert follows, and whether it is one of them"
+    copied, noisy, of_one = release.certificate.lines("covered")
+    assert "each copied from the log of one expert drawn by chance" in copied
+    assert noisy == "the noisy mean gradients of all 72 noisy steps, and everything computed from them"
+    assert of_one == "which policy each expert follows, and whether it is one of them"
     assert any("published as they were recorded" in line for line in release.certificate.lines("not_protected"))
     with pytest.raises(PlanExhausted):
         training.fit(ready, place)
@@ -140,7 +143,7 @@ def test_dp_sgd_alone(tmp_path: Path) -> None:
     assert balanced(release.value.actor())[0] > UNTAUGHT
     assert not any("published as they were recorded" in line for line in release.certificate.lines("not_protected"))
     of_one = release.certificate.lines("covered")[1]
-    assert of_one.startswith("everything of one expert: what is drawn of its rows enters each noisy mean gradient as ")
+    assert of_one.startswith("everything of one expert: what is read of its rows enters each noisy sum as one bounded ")
 
 
 def test_clones_in_a_public_world_alone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tacit.methods.mobility import OneShotPlan, baselines, pategail
 from tacit.methods.mobility.plan import few
+from tacit.privacy.sentences import clauses, say
 from tacit.units import Unit
 
 
@@ -36,4 +37,5 @@ def test_every_method_says_it() -> None:
         pategail.recipe("linear", 83).calibrate(**terms).label(),
     )
     for one in labels:
-        assert sum(line.startswith("NOT TO BE USED: maps") for line in one.not_protected) == 1
+        lines = [say(clause, "person") for clause in clauses(one.not_protected)]
+        assert sum(line.startswith("NOT TO BE USED: maps") and "83 persons" in line for line in lines) == 1

@@ -16,6 +16,7 @@ from tacit.methods.mobility.pategail import PateGailPlan
 from tacit.methods.mobility.pategail.asking import laplace_weights, of_probability, padded
 from tacit.methods.mobility.pategail.plan import CRITICS, MOST_WEIGHT
 from tacit.methods.mobility.pategail.rewards import LEAST, LocalCritics, laplace_noise, weights_of
+from tacit.privacy.sentences import clauses, say
 from tacit.units import Unit
 
 UNIT = Unit("person", "replace_one", 83)
@@ -51,7 +52,9 @@ def test_noise_that_devices_draw_by_their_critics_has_no_epsilon() -> None:
         plan = PateGailPlan.paper(83, scale=1.0, local=True, sensitivity=sensitivity, starts="given")
         plan = plan.account(unit=UNIT, delta=1e-5)
         assert plan.epsilon == math.inf
-        assert any("draws the noise" in line for line in plan.label().not_covered)
+        label = plan.label()
+        assert any("draws the noise" in say(line, "person") for line in clauses(label.not_covered))
+        assert [say(line, "person").split(":")[0] for line in clauses(label.covered)] == ["nothing"]
         assert plan.noise_of(CRITICS) == pytest.approx(math.sqrt(2 * 83))
         work = plan.work()
         assert isinstance(work, LocalCritics)

@@ -49,12 +49,17 @@ UNIT = Unit("person", "add_or_remove", 10_000)
         ({"entropy": -0.1}, "entropy"),
         ({"entropy": 0.1, "local": Local()}, "entropy"),
         ({"trust_region": L2(1.0), "correlation": "tree"}, "correlation"),
-        ({"epsilon": 0.0}, "epsilon"),
     ],
 )
 def test_invalid_plans_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         dataclasses.replace(PolicyGradientPlan(), **change)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
+def test_nothing_is_calibrated_to_an_epsilon_that_is_none(epsilon: float) -> None:
+    with pytest.raises(PlanError, match="epsilon"):
+        PolicyGradientPlan().calibrate(unit=UNIT, epsilon=epsilon, delta=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +96,7 @@ def test_calibration_finds_the_least_noise_and_shrinks_the_clip_with_it() -> Non
     assert quiet.noise_multiplier == pytest.approx(8.0, rel=2e-3)
     assert quiet.bound == pytest.approx(0.4, rel=2e-3)
     assert quiet.parts()[0].clip_norm == quiet.bound
-    assert "32 person(s) met for each" in str(quiet)
+    assert "each over all person(s) that are met for it (32 are expected" in str(quiet)
     assert dataclasses.replace(quiet, most_noise=None).bound == 0.8
 
 

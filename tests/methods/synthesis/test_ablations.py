@@ -33,7 +33,7 @@ def changed(name: Name, plan: synthesis.TransitionsPlan = PLAN) -> synthesis.Tra
 
 
 def difference(one: synthesis.TransitionsPlan, other: synthesis.TransitionsPlan) -> set[str]:
-    fields = {field.name for field in dataclasses.fields(one)} - {"unit", "epsilon", "delta", "noise_multiplier"}
+    fields = {field.name for field in dataclasses.fields(one)} - {"promise", "noise_multiplier"}
     return {name for name in fields if getattr(one, name) != getattr(other, name)}
 
 

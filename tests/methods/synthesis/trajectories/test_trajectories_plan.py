@@ -22,7 +22,7 @@ def test_its_parts_are_two_noisy_sums_that_one_epsilon_pays() -> None:
     assert (fragments.rows, fragments.rows_per_unit, fragments.horizon) == ("drawn", 3, 18)
     assert starts.noise_multiplier == fragments.noise_multiplier == plan.noise_multiplier
     assert plans.bound(plan).epsilon == pytest.approx(2.0, rel=1e-2)
-    assert "3 fragment(s) of 18 rows" in str(plan)
+    assert "at most 3 fragments of its episodes, of 18 rows each" in str(plan)
 
 
 @pytest.mark.parametrize(
