@@ -46,7 +46,7 @@ from tacit.agents.networks import Mlp
 from tacit.methods.off_policy_evaluation import residual
 from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.methods.synthesis import discretisation
-from tacit.units import Unit
+from tacit.units import Promise, Unit
 from tacit_worlds import acrobot, cart_pole, dosing, hiv, lunar_lander, populations, river_swim
 from tacit_worlds.acrobot import Acrobot
 
@@ -322,9 +322,11 @@ def test_controls_of_policy_gradients_are_run_as_they_say(monkeypatch: pytest.Mo
 def test_a_better_accountant_leaves_the_rows_of_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = dppg_audit.CELLS[0]
     priced = PolicyGradientPlan.account
-    monkeypatch.setattr(
-        PolicyGradientPlan, "account", lambda plan, **promise: replace(priced(plan, **promise), epsilon=1.0)
-    )
+
+    def better(plan: PolicyGradientPlan, *, unit: Unit, delta: float) -> PolicyGradientPlan:
+        return replace(priced(plan, unit=unit, delta=delta), promise=Promise(unit, 1.0, delta))
+
+    monkeypatch.setattr(PolicyGradientPlan, "account", better)
     assert cell.plan().epsilon == 1.0
     assert dppg_audit.store().has(cell.key)
 
