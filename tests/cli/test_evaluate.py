@@ -152,7 +152,7 @@ def test_a_dry_run_prints_the_promise_and_reads_what_is_public(
         assert main(["evaluate", "data", "--out", "run", *PROMISE, *more, "--dry-run"]) == 0
         out = capsys.readouterr().out
         assert "promises (2, 0.0001)-differential privacy to every person." in out
-        assert "with its first 160 row(s)" in out
+        assert "one person adds to one sum a vector of norm at most 1 made from its first 160 rows" in out
         assert out.endswith("Dry run: no private record was read and nothing was spent.\n")
     assert sorted(path.name for path in here.iterdir() if path.name != "__pycache__") == ["data", "walkers.py"]
 

@@ -103,7 +103,9 @@ def test_every_method_states_its_promise(method: str, words: str, capsys: pytest
     assert words in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("noise", "words"), [("shared", "shared among at least 54 answers"), ("device", "for itself")])
+@pytest.mark.parametrize(
+    ("noise", "words"), [("shared", "shared among at least 54 answers"), ("device", "which its own device adds")]
+)
 def test_the_promise_says_who_adds_the_noise(noise: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("imitate", *TOWN, "--epsilon", "2", "--noise", noise, "--out", "x", "--dry-run") == 0
     assert words in capsys.readouterr().out

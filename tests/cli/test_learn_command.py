@@ -90,8 +90,10 @@ def test_the_promise_of_a_consensus_names_the_threshold(tmp_path: Path, capsys: 
     words = ("learn", "--world", "cart_pole", "--out", str(tmp_path / "run"), *PROMISE[:2], "--delta", "1e-5")
     assert run(*words, *QUERIED, "--experts", "3000", "--dry-run") == 0
     out = capsys.readouterr().out
-    assert "2 trajectories, " in out
-    assert "if all experts agree on every step, " in out
+    assert "2 time(s) one expert is drawn uniformly" in out
+    assert "one of the 2 trajectories that are kept of each for this alone" in out
+    assert "are fewer than 16.5645 of at least 3,000" in out
+    assert "if all agreed on every step, a prefix would have 48.1 steps on average" in out
     assert "Protected: the experts' policies, and nothing else." in out
     assert run(*words, "--method", "consensus", "--experts", "40", "--dry-run") == 2
     assert "an unreachable threshold" in capsys.readouterr().err

@@ -29,9 +29,8 @@ def test_the_best_candidate_is_released_under_one_promise(
     monkeypatch.setattr(selection, "number_of_runs", lambda stop, law, noise: 2)  # its law: tests/privacy
     assert synthesize(folders, "visits", *CHOICE) == 0
     told = capsys.readouterr().out
-    assert (
-        "the best of about 12.5 runs on average (a logarithmic number that stays secret) of 2 candidate plans" in told
-    )
+    assert "the best of a secret number of runs, 12.53 on average (logarithmic with stop 50)" in told
+    assert "each of one of 2 candidates." in told
     assert "Chosen of 2 candidates: learning-rate 0.0" in told
     certificate = Certificate.load(folders / "run" / "certificate.json")
     assert certificate.verify().private
@@ -62,7 +61,7 @@ def test_each_rate_of_curiosity_begins_with_its_own_public_training(
     assert synthesize(folders, "visits", *words, "--choose", "curiosity-rate=0,0.3", "clip-norm=1,2") == 0
     assert began == [0.0, 0.3]
     told = capsys.readouterr().out
-    assert "of 4 candidate plans" in told
+    assert "each of one of 4 candidates." in told
     assert "candidates: curiosity-rate 0" in told
     assert Certificate.load(folders / "run" / "certificate.json").verify().private
     chosen = hub.load(folders / "run" / "model").value.plan.pretraining

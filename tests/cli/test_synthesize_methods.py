@@ -145,7 +145,7 @@ def test_the_papers_settings_keep_the_promise_too(folders: Path, capsys: pytest.
     promise = ("--population", "100000", "--epsilon", "10", "--delta", "1e-6", "--out", str(folders / "run"))
     assert main([*large, *promise, *public, "--paper", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "3,907 noisy sum(s) over Poisson samples at rate 0.00128 (about 128 of 100,000)" in out
+    assert "3,907 noisy sum(s) over a Poisson sample of patients at rate 0.00128 (about 128 of 100,000), fresh" in out
     assert out.endswith("Dry run: no private record was read and nothing was spent.\n")
 
 

@@ -61,7 +61,7 @@ def synthesize(data: Path, *words: str) -> int:
 def test_whole_trajectories_are_released_sampled_and_shown(visits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert synthesize(visits, *WHOLE, "--no-rake", "--horizon", "4", "--episodes-per-unit", "2") == 0
     captured = capsys.readouterr()
-    assert "2 fragment(s) of 6 rows a step" in captured.out
+    assert "made from at most 2 fragments of its episodes, of 6 rows each" in captured.out
     run = visits.parent / "run"
     certificate = Certificate.load(run / "certificate.json")
     assert certificate.verify().private
@@ -142,12 +142,13 @@ def test_people_who_own_several_records_have_settings_of_their_own(
 ) -> None:
     assert synthesize(visits, "--dry-run") == 0
     promise = capsys.readouterr().out
-    assert "100 noisy sum(s) over every patient, each patient bounded to norm 0.05 with 16 row(s) a step" in promise
+    assert "100 noisy sum(s) over every patient; one patient adds to one sum a vector of norm at most 0.05" in promise
+    assert "made from at most 16 of its rows" in promise
     assert "histograms: 1 noisy sum(s)" in promise
     assert synthesize(visits, "--dry-run", "--no-rake") == 0
     assert "histograms" not in capsys.readouterr().out
     assert synthesize(visits, "--dry-run", "--rows-per-unit", "1", "--expected-batch-size", "20") == 0
-    assert "each patient bounded to norm 1 with 1 row(s) a step" in capsys.readouterr().out
+    assert "a vector of norm at most 1 made from at most 1 of its rows" in capsys.readouterr().out
     assert synthesize(visits, "--dry-run", *WHOLE) == 0
     assert "histograms: 1 noisy sum(s)" in capsys.readouterr().out
 

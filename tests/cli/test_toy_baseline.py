@@ -9,6 +9,8 @@ from pathlib import Path
 
 from test_synthesize import PROMISE, SPEC, write_records
 
+from tacit.privacy import sentences
+
 REGISTERED = """
 import json, sys
 from tacit import methods
@@ -61,7 +63,7 @@ def test_one_file_and_one_entry_make_a_method(tmp_path: Path) -> None:
     certificate = json.loads((out / "certificate.json").read_text())
     assert certificate["method"] == "synthesis of transitions (independent columns)"
     assert (certificate["plan"]["records"], certificate["plan"]["discretisation"]["bins"]) == (300, 4)
-    assert any(line.startswith("all noisy marginals") for line in certificate.lines("covered"))
+    assert any(line.startswith("all noisy marginals") for line in sentences.lines(certificate, "covered"))
     assert (out / "report.html").exists()
     assert json.loads((tmp_path / "toy.json").read_text())["audits"][0]["name"] == "toy"
 

@@ -34,7 +34,8 @@ def test_a_dry_run_prints_the_promise_and_writes_nothing(tmp_path: Path, capsys:
     assert run("train", "CartPole-v1", "--out", str(tmp_path / "run"), "--dry-run") == 0
     out = capsys.readouterr().out
     assert "promises (1, 1e-05)-differential privacy to every person." in out
-    assert "200 noisy sum(s) over about 8 person(s) met for each, everyone in at most 1" in out
+    assert "200 noisy sum(s), each over all person(s) that are met for it (8 are expected, however many come)" in out
+    assert "one person adds to at most 1 of them" in out
     assert "200 round(s) of 8 people: 1,600 are met. Noise of a round: 6.19 (first) to 6.98 (last)" in out
     assert "The people are simulated" in out
     assert out.endswith("Dry run: nobody was met and nothing was spent.\n")
@@ -235,7 +236,10 @@ def test_votes_are_played_in_short_episodes_and_released_with_their_promise(
 ) -> None:
     words = ("train", "CartPole-v1", *TINY, "--method", "votes", "--directions", "2", "--episode-length", "10")
     assert run(*words, "--radius", "0.3", "--out", str(tmp_path / "run")) == 0
-    assert "bounded to norm 1.41421 with 40 row(s) a meeting" in capsys.readouterr().out
+    assert (
+        "a vector of norm at most 1.41421 made from its first 40 rows in order of time of that meeting"
+        in capsys.readouterr().out
+    )
     release = hub.load(tmp_path / "run" / "policy")
     plan = release.value.plan
     assert (plan.directions, plan.episode_length, plan.radius, plan.rounds) == (2, 10, 0.3, 4)

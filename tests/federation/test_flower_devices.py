@@ -18,6 +18,7 @@ from tacit.errors import DataError, MechanismError
 from tacit.federation import FlowerDevices, client_app
 from tacit.federation.messages import QUERY, read_query, write_answer, write_query
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.sentences import say
 from tacit.privacy.vault.devices import Query, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.plan import plan_id
@@ -64,7 +65,7 @@ def test_each_device_adds_its_own_noise(tmp_path: Path) -> None:
 
 def test_a_certificate_says_who_is_trusted(tmp_path: Path) -> None:
     _, devices = federation(tmp_path, cases.priced("server", 1.0), 1)
-    text = " ".join(devices.assumptions)
+    text = " ".join(say(clause, "person") for clause in devices.assumptions)
     assert "sees every device's answer" in text
     assert "runs no devices of its own" in text
 

@@ -23,6 +23,7 @@ from tacit.agents.language.models import Writer
 from tacit.errors import BudgetExceeded, DataError, PlanError, PlanExhausted
 from tacit.methods.alignment.plan import AlignmentPlan
 from tacit.privacy.vault import isolation
+from tacit.privacy.vault.plan import public_fields
 
 ROOT = Path(__file__).parents[3]
 SLOTS = [f"p{i}" for i in range(16)]
@@ -167,6 +168,6 @@ def test_values_out_of_range_are_refused(wrong: dict[str, object]) -> None:
 
 def test_a_plan_comes_back_from_its_fields() -> None:
     plan = plan_of(adapter=LoRA(layers=(1,)), sampling_rate=0.25).calibrate(unit=UNIT, epsilon=2.0, delta=1e-5)
-    assert AlignmentPlan.from_json(json.loads(json.dumps(dataclasses.asdict(plan)))) == plan
+    assert AlignmentPlan.from_json(json.loads(json.dumps(public_fields(plan)))) == plan
     with pytest.raises(PlanError):
         plan_of(noise_multiplier=0.0).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)

@@ -453,9 +453,9 @@ def test_halves_cost_what_the_dearer_one_costs() -> None:
 
 def test_what_a_part_reads_and_how_it_samples_is_in_words() -> None:
     assert mechanisms(build().to_json())[0] == (
-        "denoiser (poisson_sum): 300 noisy sum(s) over a Poisson sample of patients at rate 0.02, fresh every step; "
-        "one patient adds to one sum a vector of norm at most 1.5 made from at most 4 of its rows, under noise of "
-        "standard deviation 1.8 a number"
+        "denoiser (poisson_sum): 300 noisy sum(s) over a Poisson sample of patients at rate 0.02 (about 2,000 of "
+        "100,000), fresh every step; one patient adds to one sum a vector of norm at most 1.5 made from at most 4 "
+        "of its rows, under noise of standard deviation 1.8 a number"
     )
     fixed, own = build(parts=[FIXED_SIZE], **TRAJECTORY), build(parts=[OWN_PROOF], **TRAJECTORY)
     (line,) = mechanisms(fixed.to_json())

@@ -26,6 +26,7 @@ from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.sharded_vault import ShardedVault, require_room
 from tacit.privacy.vault.steps import VectorStep
 from tacit.privacy.vault.vault import Vault
+from tacit.units import Promise
 
 PEOPLE = [[float(i % 7 - 3), 1.0 + i % 2] for i in range(40)]
 
@@ -214,7 +215,7 @@ WIDEST = PoissonSum(name="sum", steps=1, sampling_rate=0.1, clip_norm=3.0, noise
 def test_other_parts_looks_and_sums_beyond_64_bits_are_refused(tmp_path: Path) -> None:
     def refusals(vault: ShardedVault) -> list[str]:
         part = FixedSizeSum(name="sum", steps=1, batch_size=5, population=100, clip_norm=1.0, noise_multiplier=1.0)
-        plan = GivenParts((part,), unit_of(100, "replace_one"), 1e5, 0.005)
+        plan = GivenParts((part,), promise=Promise(unit_of(100, "replace_one"), 1e5, 0.005))
         said = []
         for refused in (
             lambda: vault._require_fit(plan),

@@ -147,7 +147,7 @@ class DeviceSum(Sum):
         scale = calibrated(self.noise_multiplier, self.name) * self.clip_norm
         noise = (
             f"discrete Gaussian noise of standard deviation {scale:.6g} a number, in steps of "
-            f"{self.clip_norm / 2**self.bits:.6g}, shared among {self.floor:,} answers"
+            f"{self.clip_norm / 2**self.bits:.6g}, shared among at least {self.floor:,} answers"
             if self.shared
             else f"noise of standard deviation {scale:.6g} a number, which its own device adds"
         )

@@ -90,7 +90,9 @@ class PoissonSum(Sum):
         sample = f"a Poisson sample of {unit.name}s at rate {rate:.6g}" if rate < 1 else f"every {unit.name}"
         if self.fold is not None:
             sample += f" of half {self.fold} of two, which a keyed hash of the id or rows decides"
-        return described(self, unit, sample)
+        elif rate < 1:
+            sample += f" (about {self.expected(unit):,.6g} of {unit.size:,})"
+        return described(self, unit, sample + (", fresh every step" if rate < 1 else ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +152,7 @@ class FixedSizeSum(Sum):
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         places = f"{self.batch_size:,} of {self.population:,} places"
-        return described(self, unit, f"a sample of fixed size ({places}, drawn without replacement)")
+        return described(self, unit, f"a sample of fixed size ({places}, drawn without replacement), fresh every step")
 
     def validate(self, unit: Unit) -> None:
         """Raise a PlanError unless the population is the unit's."""
@@ -229,9 +231,8 @@ def described(part: Sum, unit: Unit, sample: str) -> str:
     """What sums over samples of units are, and what one unit adds to them."""
     scale = calibrated(part.noise_multiplier, part.name) * part.clip_norm
     return (
-        f"{part.steps:,} noisy sum(s) over {sample}, fresh every step; one {unit.name} adds to one sum a vector of "
-        f"norm at most {part.clip_norm:.6g} made from {rows_of(part)}, under noise of standard deviation {scale:.6g} a "
-        "number"
+        f"{part.steps:,} noisy sum(s) over {sample}; one {unit.name} adds to one sum a vector of norm at most "
+        f"{part.clip_norm:.6g} made from {rows_of(part)}, under noise of standard deviation {scale:.6g} a number"
     )
 
 
