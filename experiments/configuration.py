@@ -59,7 +59,7 @@ def describe(value: Any) -> Json:
         fields: dict[str, Json] = {}
         for field in dataclasses.fields(value):
             one = getattr(value, field.name)
-            if field.metadata == INLINE:  # as in plans' JSON, where unit, epsilon and delta stand among its own fields
+            if INLINE in field.metadata:  # as in plans' JSON, where unit, epsilon and delta stand among its own fields
                 fields |= {name: describe(getattr(one, name, None)) for name in ("unit", "epsilon", "delta")}
             else:
                 fields[field.name] = describe(one)

@@ -216,14 +216,14 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 411,
-    "lines": 84_500,
-    "functions": 5_020,
-    "private functions of at most three lines used once": 54,
-    "class names defined more than once": 71,
-    "docstring lines on names that are not public": 870,
-    "errors of more than two lines": 540,
-    "lines of these errors": 3_140,
+    "files": 381,
+    "lines": 80_200,
+    "functions": 4_808,
+    "private functions of at most three lines used once": 36,
+    "class names defined more than once": 33,
+    "docstring lines on names that are not public": 807,
+    "errors of more than two lines": 65,
+    "lines of these errors": 360,
 }
 """What `tools/form.py` may say at most: lower a figure when it has fallen."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis import TransitionsPlan
+from tacit.privacy.vault.plan import PrivatePlan, public_fields
 from tacit.units import Promise, Unit
 
 UNIT = Unit("patient", "add_or_remove", 1_000)
@@ -37,8 +38,6 @@ def test_a_plan_without_a_promise_says_so_when_it_is_asked() -> None:
 
 def test_a_promise_stands_among_the_fields_of_a_plan_and_is_read_back() -> None:
     plan = TransitionsPlan(promise=Promise(UNIT, 2.0, 1e-4))
-    from tacit.privacy.vault.plan import public_fields
-
     fields = public_fields(plan)
     assert (fields["unit"]["name"], fields["epsilon"], fields["delta"]) == ("patient", 2.0, 1e-4)
     assert "promise" not in fields
@@ -46,3 +45,9 @@ def test_a_promise_stands_among_the_fields_of_a_plan_and_is_read_back() -> None:
     assert TransitionsPlan.from_json(public_fields(TransitionsPlan())) == TransitionsPlan()
     with pytest.raises(PlanError, match="a field is missing or unknown"):
         TransitionsPlan.from_json({**fields, "epsilon": None})
+
+
+@pytest.mark.parametrize("name", ["unit", "epsilon", "delta", "promise"])
+def test_a_plan_has_no_promise_beside_the_one_that_is_paid_for(name: str) -> None:
+    with pytest.raises(PlanError, match=f"the plan has a {name} of its own"):
+        type("Plan", (PrivatePlan,), {"__annotations__": {name: "float"}, name: 0.1})

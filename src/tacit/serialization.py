@@ -30,8 +30,8 @@ T = TypeVar("T")
 OPTIONAL = {"optional": True}
 """Metadata of a field that JSON may leave out, and leaves out while it is None."""
 
-INLINE = {"inline": True}
-"""Metadata of a field that is a dataclass or None, whose own fields stand among those of its owner, all or none."""
+INLINE = "inline"
+"""In the metadata of a field of a dataclass or None, that dataclass: its fields stand among the owner's, all or none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +67,9 @@ def to_json(value: Any) -> Any:
         entries: dict[str, Any] = {}
         for field in dataclasses.fields(value):
             item = getattr(value, field.name)
-            if field.metadata == INLINE:
-                entries |= {name: to_json(getattr(item, name, None)) for name in _inline(type(value), field.name)}
+            if INLINE in field.metadata:  # not by its hints, which a class of a notebook's cannot resolve
+                inner = dataclasses.fields(field.metadata[INLINE])
+                entries |= {one.name: to_json(getattr(item, one.name, None)) for one in inner}
             elif item is not None or field.metadata != OPTIONAL:
                 entries[field.name] = to_json(item)
         return entries
@@ -155,17 +156,10 @@ def _gathered(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a dataclass, those of its inline fields taken together."""
     entries = dict(values)
     for field in dataclasses.fields(cls):
-        if field.metadata == INLINE:
-            inner = {name: entries.pop(name) for name in _inline(cls, field.name)}
+        if INLINE in field.metadata:
+            inner = {one.name: entries.pop(one.name) for one in dataclasses.fields(field.metadata[INLINE])}
             entries[field.name] = None if all(item is None for item in inner.values()) else inner
     return entries
-
-
-@functools.cache
-def _inline(cls: type, name: str) -> tuple[str, ...]:
-    """The names of the fields of an inline field."""
-    kind = next(kind for kind in get_args(_fields(cls)[0][name]) if kind is not NoneType)
-    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 @functools.cache

@@ -43,8 +43,15 @@ AnyPlan = TypeVar("AnyPlan", bound=Plan)
 class PrivatePlan:
     """What methods' plans do alike: frozen dataclasses with a promise, and most with a `noise_multiplier`."""
 
-    promise: Promise | None = field(default=None, metadata=INLINE)
+    promise: Promise | None = field(default=None, metadata={INLINE: Promise})
     """to whom what is promised; None until the plan is calibrated."""
+
+    def __init_subclass__(cls) -> None:
+        own = {"promise", "unit", "epsilon", "delta"} & {*vars(cls), *vars(cls).get("__annotations__", {})}
+        if own:  # another promise than the one that the ledger pays for
+            expected = "the one promise of a plan, which `calibrate` and `account` set"
+            what, remedy = f"the plan has a {min(own)} of its own", f"leave {min(own)} out of the class"
+            raise PlanError(what, where=cls.__name__, expected=expected, remedy=remedy)
 
     @property
     def unit(self) -> Unit:
