@@ -31,7 +31,7 @@ OPTIONAL = {"optional": True}
 """Metadata of a field that JSON may leave out, and leaves out while it is None."""
 
 INLINE = "inline"
-"""In the metadata of a field of a dataclass or None, that dataclass: its fields stand among the owner's, all or none."""
+"""In the metadata of a field of a dataclass or None, that class: its fields stand among the owner's, all or none."""
 
 
 @dataclasses.dataclass(frozen=True)
