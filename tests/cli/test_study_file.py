@@ -195,3 +195,25 @@ def test_without_a_study_the_long_form_is_asked_for(folder: Path, capsys: pytest
     Path("broken.toml").write_text("records = ")
     assert main(["improve", "broken.toml", *IMPROVE[1:], "--out", "better"]) == 6
     assert "the file is no TOML" in capsys.readouterr().err
+
+
+def test_a_study_of_points_and_one_of_texts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ["user,time,lat,lon"]
+    for person in range(30):
+        for half_hour in range(48):
+            clock = f"2024-03-04 {half_hour // 2:02}:{30 * (half_hour % 2):02}:00"
+            rows.append(f"u{person},{clock},{40.01 + 0.001 * person:.3f},{116.02 + 0.01 * (half_hour // 16):.3f}")
+    Path("points.csv").write_text("\n".join(rows) + "\n")
+    Path("study.toml").write_text(
+        'records = "points.csv"\nunit = "user"\npopulation = 30\nbudget_epsilon = 9\n[reading]\n'
+        'box = [40.0, 116.0, 40.1, 116.1]\ncell = 2000.0\nzone = "Asia/Shanghai"\n'
+    )
+    assert main(["check"]) == 0
+    assert main(["imitate", "--epsilon", "4", "--out", "run", "--dry-run"]) == 0
+    assert "differential privacy to every user" in capsys.readouterr().out
+    assert not Path("points.csv.ledger").exists()
+    Path("texts.csv").write_text("author,body\nann,hello\nbob,there\n")
+    Path("texts.toml").write_text(
+        'records = "texts.csv"\nunit = "author"\npopulation = 50\nbudget_epsilon = 3\n[reading]\ntext = "body"\n'
+    )
+    assert main(["check", "texts.toml"]) == 0

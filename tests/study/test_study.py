@@ -80,7 +80,7 @@ def test_a_policy_is_evaluated_as_an_object_or_as_what_the_study_released(logs: 
     with pytest.raises(PlanError, match=r"policy_from= has no meaning here"):
         study.evaluate(policy=better, policy_from=("public",), epsilon=1.0, delta=1e-4, method="wpdis", **WORDS)
     with pytest.raises(PlanError, match=r"nonprivate_diagnostics= has no meaning here; expected it with out="):
-        study.plan("evaluate", epsilon=1.0, nonprivate_diagnostics=True, **WORDS)
+        study.evaluate(epsilon=1.0, nonprivate_diagnostics=True, **WORDS)
     assert study.plan("evaluate", epsilon=1.0, **WORDS).method == "off-policy evaluation (residual return regression)"
 
 

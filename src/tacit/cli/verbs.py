@@ -145,7 +145,7 @@ def with_file(words: Sequence[str]) -> type[VerbCommand] | None:
     verb, first = (*words, "", "")[:2]
     if not hasattr(getattr(Study, verb, None), "__wrapped__") or first in ("-h", "--help"):
         return None
-    long = any(word.partition("=")[0] in ("--unit", "--population", "--city") for word in words)
+    long = any(word.partition("=")[0] in ("--unit", "--population", "--city", "--experts", "--kind") for word in words)
     here = of_a_study(words) and STUDY.is_file() and not long
     return command_of(cast(Task, verb), OfFile) if here or first.endswith(".toml") else None
 

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 from tacit import plain_files
 from tacit.errors import FileError, PlanError
+from tacit.study.movement import Whereabouts
 from tacit.units import Relation
 
 NAME = Path("study.toml")
@@ -98,20 +99,9 @@ class StudyFile:
 
 PATHS = ("records", "ledger", "spec")
 _READING = (
-    *(
-        "time",
-        "episode",
-        "next",
-        "where",
-        "qualify",
-        "reward",
-        "actions",
-        "columns",
-        "fields",
-        "propensity",
-        "unit_key",
-    ),
-    *("separator", "decimal", "encoding", "missing", "simulated"),
+    *("time", "episode", "next", "where", "qualify", "reward", "actions", "columns", "fields", "propensity"),
+    *("unit_key", "separator", "decimal", "encoding", "missing", "simulated", "text"),
+    *(one.name for one in dataclasses.fields(Whereabouts) if one.name not in ("source", "city", "preset")),
 )
 """What may stand under [reading]."""
 
