@@ -100,16 +100,26 @@ def from_json(cls: type[T], values: Any) -> T:
         raise PlanError(what, where=f"{cls.__name__}.from_json", expected=expected, remedy=remedy) from error
 
 
-def holds_ones_own(cls: type, values: Mapping[str, Any]) -> bool:
+def holds_ones_own(cls: type, values: Mapping[str, Any], known: str = "") -> bool:
     """Whether no more keeps `from_json` from reading these fields than pieces that a user may have made.
+
+    `known` is a field of which that is known already: any value may stand there where its type says so.
 
     Such a piece stands where the type is a protocol, which says what a class can do and not what it is made of.
     """
     hints, fields = _fields(cls)
-    entries, own = _gathered(cls, values), False
+    try:
+        entries = _gathered(cls, values)
+    except KeyError:
+        return False
     needed = {name for name, field in fields.items() if field.metadata != OPTIONAL}
     if entries.keys() - fields.keys() or needed - entries.keys():
         return False
+    if known and known not in hints:
+        return False
+    if known and not _may_be_ones_own(hints[known]) and Any not in (hints[known], *get_args(hints[known])):
+        return False
+    own = bool(known)
     for name, value in entries.items():
         try:
             _value(hints[name], value)

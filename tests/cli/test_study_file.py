@@ -186,6 +186,17 @@ def test_another_export_of_the_same_people_shares_the_ledger(study: Path, capsys
     assert "--unit" in capsys.readouterr().err
 
 
+def test_an_import_that_the_ledger_refuses_leaves_no_folder(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("later.csv").write_text(Path("visits.csv").read_text())
+    assert main(["data", "import", "later.csv", "--out", "first", "--into", "study.toml"]) == 0
+    assert Path("later.csv.ledger.json").exists()  # the table itself has the study's ledger, too
+    other = Path("study.toml").read_text().replace("budget_epsilon = 6", "budget_epsilon = 9")
+    Path("other.toml").write_text(other)
+    assert main(["data", "import", "later.csv", "--out", "second", "--into", "other.toml"]) == 3
+    assert "the budget of these people was declared before" in capsys.readouterr().err
+    assert not Path("second").exists()
+
+
 def test_without_a_study_the_long_form_is_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*IMPROVE, "--out", "better"]) == 2
     shown = capsys.readouterr().err

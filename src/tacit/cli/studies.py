@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import glob
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from tacit.data.store import name_units
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError, PlanError
 from tacit.study import file as files
-from tacit.study.account import Words
+from tacit.study.account import Account, Words
 from tacit.study.check import check as checked
 from tacit.study.check import header
 from tacit.study.file import StudyFile
@@ -73,6 +74,9 @@ def import_(command: DataImport) -> None:
     spec = None if command.spec is None else spec_files.read(command.spec)
     if spec is None and kind in ("parquet", "table"):
         spec = described_spec(command.files)
+    account = None if study is None else _shared(command, study)
+    if account is not None:
+        account.require_alike()  # before there is a folder that no ledger would know
     options: dict[str, Any] = {"unit": unit, "unit_key": command.unit_key}
     options |= {"simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
@@ -86,15 +90,25 @@ def import_(command: DataImport) -> None:
             _import_files(command, kind, spec, options)
     if command.unit_name is not None:
         name_units(command.out, command.unit_name)
-    if study is not None:
-        curator = Study.open(study.path).curator
-        refusals = Words("people", "release", "learned from", "learn")
-        account = curator.account(refusals, study.budget_epsilon, curator.delta(None))
-        dataclasses.replace(account, sources=(*account.sources, command.out), ledger=account.path).share()
+    if account is not None:
+        try:
+            account.share()
+        except BaseException:
+            shutil.rmtree(command.out, ignore_errors=True)
+            raise
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
     if command.sql is not None and not command.simulated:
         say("Certificates will say that nobody checked whether the query mixes units.")
+
+
+def _shared(command: DataImport, study: StudyFile) -> Account:
+    """What pays for the records of a study, for the files of another export and for the folder that is made of them."""
+    curator = Study.open(study.path).curator
+    refusals = Words("people", "release", "learned from", "learn")
+    account = curator.account(refusals, study.budget_epsilon, curator.delta(None))
+    files = [path for path in map(Path, command.files) if path.exists()]
+    return dataclasses.replace(account, sources=(*account.sources, *files, command.out), ledger=account.path)
 
 
 def _of_study(command: DataImport, study: StudyFile) -> DataImport:

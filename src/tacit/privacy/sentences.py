@@ -269,6 +269,10 @@ DECLARED: Mapping[str, frozenset[str]] = {
 
 LISTS = tuple(DECLARED)
 """The fields of a certificate that hold clauses."""
+ONES_OWN = ("kept_apart", "untried", "asks_devices", "served_by", "candidate")
+"""Assumptions that may name a piece of a user's own."""
+UNDERIVED = ("plan", "source", "target_epsilon", "unit", "names, clips and rows of the parts", *LISTS)
+"""What nothing implies where no plan can be rebuilt, because it, or a piece of it, is a user's own."""
 
 TRUSTED = "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted"
 ROLES = {"upper_bound": "certified upper bound", "check": "independent check"}
@@ -312,7 +316,7 @@ def problem(clause: Any) -> str | None:
     if not isinstance(clause, Mapping) or not isinstance(clause.get("code"), str) or clause["code"] not in SENTENCES:
         return "is no clause with a known code"
     policy = clause.get("policy", "")
-    if not isinstance(policy, str) or (policy and policy not in POLICIES):
+    if not isinstance(policy, str) or ("policy" in clause and policy not in POLICIES):
         return "is about a policy of no known code"
     wanted = _fields(SENTENCES[clause["code"]]) | _fields(POLICIES.get(policy, ""))
     if clause.keys() - {"code"} != wanted.keys():

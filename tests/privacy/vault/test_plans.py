@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from vault_cases import SumPlan, open_vault
@@ -75,6 +76,39 @@ def test_a_name_of_another_method_is_refused_before_anything_is_paid(
     with pytest.raises(PlanError, match=wrong):
         vault.reserve(plan)
     assert vault.ledger.plans() == []
+
+
+def test_a_plan_that_says_another_delta_than_it_promises_is_refused_before_it_is_paid_for(tmp_path: Path) -> None:
+    class Mix:
+        @property
+        def delta(self) -> float:
+            return 1e-9
+
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    mixed = type("Mixed", (Mix, SumPlan), {})
+    plan = plans.account(mixed(steps=1, noise_multiplier=50.0), unit=vault.unit, delta=1e-6)
+    with pytest.raises(PlanError, match="another unit, epsilon or delta than it promises"):
+        vault.reserve(plan)
+    assert vault.ledger.plans() == []
+
+
+@pytest.mark.parametrize("good", range(12))
+def test_what_is_priced_is_what_may_run(tmp_path: Path, good: int) -> None:
+    class Shifty(SumPlan):
+        def parts(self) -> Any:
+            calls.append(None)
+            given = super().parts()
+            return given if len(calls) <= good else (dataclasses.replace(given[0], noise_multiplier=0.5),)
+
+    calls: list[None] = []
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    promise = plans.account(SumPlan(steps=1, noise_multiplier=50.0), unit=vault.unit, delta=1e-6).promise
+    try:
+        run = vault.reserve(Shifty(steps=1, noise_multiplier=50.0, promise=promise))
+    except PlanError:
+        return  # what it gave was not what it promised
+    (admitted,) = [part for (name, _), part in vault._admitted.items() if name == run.plan_id]
+    assert admitted.noise_multiplier == 50.0  # type: ignore[attr-defined]
 
 
 def test_an_entry_that_calls_a_plan_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,10 @@ def markdown(record: Mapping[str, Any]) -> str:
         lines += [f"epsilon >= {audit['lower_bound']} at confidence {audit['confidence']} ({_text(audit['method'])})."]
     lines += ["", "## To recompute", "", "`tacit certificate verify certificate.json`", ""]
     lines += [f"Declared, and protected by a signature alone: {', '.join(DECLARED)}.", ""]
+    codes = {clause["code"] for name in sentences.LISTS for clause in record[name]}
+    if codes & {"own_words", *sentences.ONES_OWN}:
+        also = ", ".join(sentences.UNDERIVED)
+        lines += [f"Where the method, or a piece that its plan is read by, is a user's own, also: {also}.", ""]
     signer = record["signature"]["public_key"] if record["signature"] else "nobody"
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     lines += _table(

@@ -16,13 +16,21 @@ from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.fields import Fields, differences, parts_of
 from tacit.privacy.mechanisms.base import Part, Plan, certified
 from tacit.privacy.mechanisms.kinds import Met
-from tacit.privacy.sentences import DECLARED, LISTS, STANDARD_ASSUMPTIONS, Clause, Label, clause, clauses
+from tacit.privacy.sentences import (
+    DECLARED,
+    LISTS,
+    ONES_OWN,
+    STANDARD_ASSUMPTIONS,
+    UNDERIVED,
+    Clause,
+    Label,
+    clause,
+    clauses,
+)
 from tacit.serialization import from_json, holds_ones_own
 
 _METHOD = re.compile("[!-~]+( [!-~]+)*")
 """How the name of a method is written, so that none looks like another one."""
-_ONES_OWN = ("kept_apart", "untried", "asks_devices", "served_by", "candidate")
-"""Assumptions that may name a piece of a user's own."""
 
 
 class Labelled(Plan, Protocol):
@@ -62,10 +70,21 @@ def plan_of(method: str, fields: Fields) -> Labelled | None:
     plan_class: type[Labelled] | None = _plan_class(method)
     if plan_class is None:
         return None
+    read: dict[str, Any] = {}
+    for name, value in fields.items():
+        try:
+            read[name] = _nested(value)
+        except _OnesOwn:  # in a field that may hold any plan, with all others as the class has them
+            if not holds_ones_own(plan_class, fields, name):
+                raise PlanError(
+                    f"the field {name[:80]!r} holds a plan",
+                    where=f"{plan_class.__name__}.from_json",
+                    expected="the fields of its class",
+                    remedy="use the certificate as tacit wrote it",
+                ) from None
+            return None
     try:
-        return from_json(plan_class, {name: _nested(value) for name, value in fields.items()})
-    except _OnesOwn:
-        return None
+        return from_json(plan_class, read)
     except PlanError:
         if holds_ones_own(plan_class, fields):
             return None
@@ -96,7 +115,9 @@ def disowned(plan: Plan) -> str | None:
 
 def own_words(plan: Labelled | None) -> tuple[str, ...]:
     """The fields that are declared beside the usual ones, because there is no plan to rebuild that would imply them."""
-    return () if plan is not None else ("plan", "source", "target_epsilon", *LISTS)
+    if plan is not None:
+        return ()
+    return UNDERIVED
 
 
 def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str, str]]:
@@ -106,7 +127,7 @@ def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str,
         yield from _against_plan(record, plan)
     elif record["method"] not in certified_names():
         yield from (("method", what) for what in [misnamed(record["method"])] if what)
-    elif not any(one["code"] in _ONES_OWN for one in record["assumptions"]):
+    elif not any(one["code"] in ONES_OWN for one in record["assumptions"]):
         yield "plan", "holds a piece of a user's own that no assumption names"
     for name in LISTS:
         found: Sequence[Clause] = [dict(one) for one in record[name]]

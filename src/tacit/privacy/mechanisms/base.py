@@ -200,6 +200,7 @@ class OwnProof(Part):
     rows_per_unit: int  # how many of a unit's first rows are read
     rows: ClassVar[RowsOf] = "first"
     steps: ClassVar[int] = 1
+    in_selection: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         whole(self, "rows_per_unit")

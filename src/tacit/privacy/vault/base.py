@@ -17,7 +17,7 @@ from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.certificate.fields import LEAST_CHARGE
 from tacit.privacy.ledger.ledger import Ledger, RdpOrder
 from tacit.privacy.ledger.state import CALLBACK, POLICY
-from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified, publish_logs
+from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified, composed, publish_logs
 from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.sentences import Clause, clause
@@ -27,6 +27,7 @@ from tacit.privacy.vault.isolation import IsolationChecks, Value
 from tacit.privacy.vault.origins import acting, digest, known_by_digest
 from tacit.privacy.vault.selection import Selected
 from tacit.tracking import Tracker
+from tacit.units import Promise
 
 # A run: one plan that a ledger has admitted.
 
@@ -151,6 +152,10 @@ class BaseVault:
                 mechanism of this vault serves.
             BudgetExceeded: the ledger cannot pay; nothing was charged.
         """
+        promise = plan.promise
+        if promise is not None and Promise(plan.unit, plan.epsilon, plan.delta) != promise:
+            what, expected = "the plan says another unit, epsilon or delta than it promises", "those of its promise"
+            raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy="leave them out of its class")
         if plan.promise is None or plan.unit != self.unit:
             what = "is not calibrated" if plan.promise is None else f"protects {plan.unit}, the ledger {self.unit}"
             expected = "the ledger's own unit, relation and population"
@@ -161,17 +166,17 @@ class BaseVault:
 
     def _reserved(self, plan: Plan) -> Run:
         self._require_fit(plan)
-        bound = plans.bound(plan)
+        parts = plan.parts()  # once: what is priced is what may run
+        bound = plans.bound(plan, parts)
         plans.require_statable(plan)
         identity = plans.plan_id(plan)
         relation, described = plan.unit.relation, plans.describe(plan)
-        parts = plan.parts()
         steps = {part.name: part.steps for part in parts}
         charged = max(bound.epsilon, LEAST_CHARGE)
         for ledger in self.ledgers:
             rdp = None
             if isinstance(ledger.composition, RdpOrder):
-                rdp = accounting.renyi(plans.event(plan), order=ledger.composition.order, relation=relation)
+                rdp = accounting.renyi(composed(parts), order=ledger.composition.order, relation=relation)
             ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
         self._admitted |= {(identity, part.name): part for part in parts}
         if self._tracker is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar, cast
 
@@ -26,8 +26,8 @@ from tacit.privacy.certificate.markdown import attack
 from tacit.privacy.certificate.plan import certified_names, disowned, misnamed, place_of_plan
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import Plan, certified, composed, publish_logs
-from tacit.privacy.mechanisms.kinds import PARTS, part_of
+from tacit.privacy.mechanisms.base import Part, Plan, certified, composed, publish_logs
+from tacit.privacy.mechanisms.kinds import PARTS, Selection, part_of
 from tacit.privacy.sentences import besides, neighbours, protected_policies
 from tacit.serialization import INLINE, from_json, to_json
 from tacit.units import Promise, Unit, check_delta
@@ -127,7 +127,7 @@ def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> Any
     check("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
     check_delta(delta, unit)
     plan = promising(plan, Promise(unit, epsilon, delta))
-    _require_proof(plan, unit)
+    _require_proof(plan, unit, plan.parts())
 
     def at(sigma: float) -> Event:
         return event(dataclasses.replace(plan, noise_multiplier=sigma))  # type: ignore[type-var]
@@ -140,7 +140,7 @@ def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> Any
 def account(plan: AnyPlan, *, unit: Unit, delta: float) -> AnyPlan:
     """The plan at its own noise multiplier, with the epsilon that this honestly costs (infinite without noise)."""
     plan = promising(plan, Promise(unit, math.inf, delta))  # its parts may follow from the unit
-    _require_proof(plan, unit)
+    _require_proof(plan, unit, plan.parts())
     bound = accounting.epsilon(event(plan), delta=delta, relation=unit.relation)
     return promising(plan, Promise(unit, bound.epsilon, delta))
 
@@ -150,8 +150,8 @@ def promising(plan: AnyPlan, promise: Promise | None) -> AnyPlan:
     return dataclasses.replace(plan, promise=promise)  # type: ignore[type-var]
 
 
-def bound(plan: Plan) -> accounting.Bound:
-    """The plan's certified epsilon at its delta, recomputed from its parts.
+def bound(plan: Plan, parts: Sequence[Part] | None = None) -> accounting.Bound:
+    """The plan's certified epsilon at its delta, recomputed from its parts, or from those that it gave before.
 
     Raises:
         PlanError: the plan is not calibrated, its epsilon field promises less than its parts cost, two of its parts
@@ -159,10 +159,11 @@ def bound(plan: Plan) -> accounting.Bound:
             it: nothing is charged for what could not be released.
     """
     unit, delta = plan.unit, plan.delta
-    _require_proof(plan, unit)
-    for part in plan.parts():
+    parts = plan.parts() if parts is None else parts
+    _require_proof(plan, unit, parts)
+    for part in parts:
         part.validate(unit)
-    whole = event(plan)
+    whole = composed(parts)
     result = accounting.epsilon(whole, delta=delta, relation=unit.relation)
     if not result.epsilon <= plan.epsilon:
         what = f"the plan was edited after calibration: it costs epsilon {result.epsilon:.4g}, not {plan.epsilon:.4g}"
@@ -240,10 +241,11 @@ def guarantee(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _require_proof(plan: Plan, unit: Unit) -> None:
+def _require_proof(plan: Plan, unit: Unit, parts: Sequence[Part]) -> None:
     """Raise a PlanError if parts share a name, or one is not of tacit's kinds or unproved under the unit's relation."""
-    parts = plan.parts()
-    if len({part.name for part in parts}) != len(parts) or any(type(part) not in PARTS for part in parts):
+    runs = [run for part in parts if isinstance(part, Selection) for run in part.runs()]
+    every = [*parts, *(part for run in runs for part in run.parts())]
+    if len({part.name for part in parts}) != len(parts) or any(type(part) not in PARTS for part in every):
         what = "two parts share a name, or a part is of a kind of its own"
         expected, remedy = "parts of tacit's own kinds, each with a name of its own, for the ledger", "rename the parts"
         raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
