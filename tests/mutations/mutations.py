@@ -268,7 +268,9 @@ def filter_that_admits_all(patch: pytest.MonkeyPatch) -> None:
 def plan_taken_at_its_word(patch: pytest.MonkeyPatch) -> None:
     """A plan is charged what its epsilon field says, and not what its parts cost."""
     patch.setattr(
-        plans, "bound", lambda plan: accounting.Bound(plan.epsilon, "its own word", plan.epsilon, "its own word")
+        plans,
+        "bound",
+        lambda plan, parts=None: accounting.Bound(plan.epsilon, "its own word", plan.epsilon, "its own word"),
     )
 
 

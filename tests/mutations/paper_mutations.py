@@ -71,7 +71,7 @@ def plans_with_any_field(patch: pytest.MonkeyPatch) -> None:
             return None
 
     patch.setattr(planned, "plan_of", broken)
-    patch.setattr(planned, "_ONES_OWN", tuple(SENTENCES))
+    patch.setattr(planned, "ONES_OWN", tuple(SENTENCES))
 
 
 def clauses_of_any_plan(patch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,8 @@ class Mlp:
             entering = _with_ones(out.shape)
             np.tanh(out, out=entering[..., :-1])
             cache.append(entering)
-            out = entering @ view
+            with np.errstate(invalid="ignore"):  # rarely seen for finite numbers: a BLAS may raise it for padded lanes
+                out = entering @ view
         return out, cache
 
     def decided(self, theta: Float32, x: npt.NDArray[Any]) -> Float32:

@@ -127,7 +127,9 @@ def test_a_run_goes_through_the_door(kind: Kind, tmp_path: Path) -> None:
 )
 def test_every_option_runs(fields: dict[str, Any], tmp_path: Path) -> None:
     plan = small(**fields).calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
-    assert run(plan, tmp_path).value.generate(5).cells.shape == (5, SLOTS)
+    made = run(plan, tmp_path).value
+    assert made.generate(5).cells.shape == (5, SLOTS)
+    assert "nan" not in str(made.to_json()).lower()  # also where a product of matrices was called invalid
 
 
 @pytest.mark.parametrize(

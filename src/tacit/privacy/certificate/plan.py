@@ -76,12 +76,9 @@ def plan_of(method: str, fields: Fields) -> Labelled | None:
             read[name] = _nested(value)
         except _OnesOwn:  # in a field that may hold any plan, with all others as the class has them
             if not holds_ones_own(plan_class, fields, name):
-                raise PlanError(
-                    f"the field {name[:80]!r} holds a plan",
-                    where=f"{plan_class.__name__}.from_json",
-                    expected="the fields of its class",
-                    remedy="use the certificate as tacit wrote it",
-                ) from None
+                what, where = f"the field {name[:80]!r} holds a plan", f"{plan_class.__name__}.from_json"
+                expected, remedy = "the fields of its class", "use the certificate as tacit wrote it"
+                raise PlanError(what, where=where, expected=expected, remedy=remedy) from None
             return None
     try:
         return from_json(plan_class, read)
