@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import FileError, TacitError
+from tacit.study.account import require_name
 from tacit.study.file import PATHS, StudyFile, content
 from tacit.study.file import faults as faults_of
 from tacit.study.movement import OWN
+from tacit.study.narration import Quiet
 from tacit.study.study import Study
 
 
@@ -67,9 +69,8 @@ def _imported(records: Path, values: Mapping[str, Any], notes: list[str]) -> Ite
 
     spec = read_spec(records)[0]
     notes += described(spec)
-    known, unit = read_unit(records), str(values.get("unit", ""))
-    if known is not None and unit and not known.rpartition("/")[2].casefold().startswith(unit.casefold()):
-        yield f"{records}: its units are called {known!r}, and unit says {unit!r}"
+    if isinstance(unit := values.get("unit"), str) and unit:
+        yield from _caught(lambda: require_name(read_unit(records), unit, str(records), Quiet(), ids=False))
     for name in ("spec", "reading"):
         if values.get(name):
             yield f"{name} has no meaning for records that were imported: they have their bounds"

@@ -156,8 +156,8 @@ class BaseVault:
         if promise is not None and Promise(plan.unit, plan.epsilon, plan.delta) != promise:
             what, expected = "the plan says another unit, epsilon or delta than it promises", "those of its promise"
             raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy="leave them out of its class")
-        if plan.promise is None or plan.unit != self.unit:
-            what = "is not calibrated" if plan.promise is None else f"protects {plan.unit}, the ledger {self.unit}"
+        if promise is None or plan.unit != self.unit:
+            what = "is not calibrated" if promise is None else f"protects {plan.unit}, the ledger {self.unit}"
             expected = "the ledger's own unit, relation and population"
             remedy = "calibrate the plan with unit=vault.unit"
             raise PlanError(f"the plan {what}", where=f"{plan.method} plan", expected=expected, remedy=remedy)
